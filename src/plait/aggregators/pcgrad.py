@@ -1,0 +1,48 @@
+"""Gradient surgery (Yu et al. 2020, Gradient Surgery for Multi-Task Learning, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from plait.aggregators.base import AGGREGATORS, Aggregator
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@AGGREGATORS.register("pcgrad")
+@dataclass(kw_only=True)
+class PCGrad(Aggregator):
+    """Projects each task's gradient off those it conflicts with, then adds them up.
+
+    For each task i and every other j in random order: where g_i . g_j < 0, the part of g_i
+    along the original g_j is taken out. `reduction = "mean"` divides the sum by the number of
+    tasks, as common ports do; the encoder then learns slower than the heads.
+    """
+
+    reduction: Literal["sum", "mean"] = "sum"
+
+    def __call__(self, gradients: Tensor, generator: torch.Generator) -> Tensor:
+        num_tasks = len(gradients)
+        # Every projected g_i is a mix of the original rows, so the whole algorithm runs on the
+        # tasks x tasks matrix of inner products; the long rows are touched twice in all.
+        gram = gradients @ gradients.T
+        mix = torch.eye(num_tasks, device=gradients.device, dtype=gradients.dtype)
+        drawn = torch.rand(
+            num_tasks, num_tasks, device=gradients.device, generator=generator
+        ).argsort(dim=1)
+        one_hot = torch.nn.functional.one_hot(drawn, num_tasks).to(gradients.dtype)
+        others = 1 - torch.eye(num_tasks, device=gradients.device, dtype=gradients.dtype)
+        for k in range(num_tasks):  # the k-th j of every task i at once
+            j = one_hot[:, k]  # [tasks, tasks], row i marks its j
+            inner = (mix @ gram * j).sum(dim=1)  # g_i . g_j, g_i as projected so far
+            norm = (j @ gram.diagonal()).clamp(min=torch.finfo(gram.dtype).tiny)
+            conflict = inner.clamp(max=0) * (j * others).sum(dim=1)  # j = i is passed over
+            mix = mix - (conflict / norm).unsqueeze(1) * j
+        weights = mix.sum(dim=0)
+        if self.reduction == "mean":
+            weights = weights / num_tasks
+        return weights @ gradients

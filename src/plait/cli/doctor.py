@@ -1,0 +1,125 @@
+"""`plait doctor`: what this installation has, and what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXTRAS = {
+    "transformers": "plait[auto]: encoders other than BERT",
+    "tensorboard": "plait[tensorboard]: TensorBoard events",
+}
+
+
+def doctor() -> None:
+    """Say what is installed, which devices and encoder there are, and what to mend.
+
+    Exit code 1 when something that plait needs is broken.
+    """
+    broken = False
+    for kind, text in _findings():
+        broken = broken or kind == "broken"
+        typer.echo(f"{kind:>7}  {text}")
+    if broken:
+        raise typer.Exit(1)
+
+
+def _findings() -> Iterator[tuple[str, str]]:
+    yield from _versions()
+    yield from _devices()
+    yield from _encoder()
+    yield from _places()
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    import platform
+    import sys
+    from importlib.metadata import PackageNotFoundError, requires, version
+
+    from plait import __version__
+
+    yield "ok", f"plait {__version__}, Python {platform.python_version()} at {sys.executable}"
+    names = {"torch", "numpy", "pyarrow", "pydantic", "safetensors", "tokenizers"}
+    try:
+        needed = [r for r in requires("plait") or () if "extra ==" not in r]
+        names = {_bare(requirement) for requirement in needed}
+    except PackageNotFoundError:
+        yield "note", "plait itself is not installed; it runs from its sources"
+    found, missing = [], []
+    for name in sorted(names):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    yield "ok", ", ".join(found)
+    for name in missing:
+        yield "broken", f"{name} is missing: pip install {name}"
+    for name, use in EXTRAS.items():
+        try:
+            yield "ok", f"{name} {version(name)} ({use})"
+        except PackageNotFoundError:
+            yield "note", f"{name} is not installed ({use})"
+
+
+def _bare(requirement: str) -> str:
+    import re
+
+    return re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
+
+
+def _devices() -> Iterator[tuple[str, str]]:
+    import os
+
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        yield "broken", f"torch cannot be imported: {str(error).splitlines()[0]}"
+        return
+    yield "ok", f"cpu: {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            memory = torch.cuda.get_device_properties(index).total_memory >> 30
+            bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
+            yield "ok", f"cuda:{index}: {torch.cuda.get_device_name(index)}, {memory} GiB, {bf16}"
+    else:
+        reason = "torch was built without CUDA" if torch.version.cuda is None else "none visible"
+        yield "note", f"no GPU ({reason}); training runs on the CPU"
+
+
+def _encoder() -> Iterator[tuple[str, str]]:
+    from plait.errors import EncoderError
+    from plait.model.sources import find_encoder
+
+    try:
+        files = find_encoder("packaged")
+    except EncoderError as error:
+        yield "note", str(error)
+    else:
+        yield "ok", f"packaged encoder in {files.folder}, weights as published"
+
+
+def _places() -> Iterator[tuple[str, str]]:
+    import os
+    import shutil
+
+    from plait.data import cache_root
+
+    cache = cache_root()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(cache).free >> 20
+        yield ("ok" if free > 1024 else "note"), f"cache in {cache}, {free:,} MiB free"
+        if not os.access(cache, os.W_OK):
+            yield "broken", f"{cache} cannot be written; set PLAIT_CACHE to a folder that can"
+    except OSError as error:
+        yield "broken", f"the cache folder cannot be made ({error}); set PLAIT_CACHE"
+    data = os.environ.get("PLAIT_DATA")
+    if data:
+        there = os.path.isdir(data)  # noqa: PTH112
+        yield ("ok" if there else "broken"), f"PLAIT_DATA is {data}{'' if there else ': no folder'}"
+    else:
+        yield "note", "PLAIT_DATA is not set; recipes look in the current folder, or in --data"

@@ -1,0 +1,52 @@
+"""`plait submit`: a run's answers in the course's prediction files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plait.cli.evaluate import RunArgument
+from plait.cli.train import DataOption
+
+
+def submit(
+    run: RunArgument,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder for the prediction files.")
+    ] = Path("predictions"),
+    data: DataOption = None,
+    split: Annotated[
+        list[str] | None, typer.Option("--split", help="dev or test; both if left out.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 ...")] = "auto",
+) -> None:
+    """Write one file per task and split: an id and an answer a line, every row answered.
+
+    A task's file is NAME-SPLIT-output.csv, its columns id and the recipe's submit_column.
+    """
+    import csv
+
+    from plait.errors import UsageError
+    from plait.predict import Predictor
+    from plait.train.checkpoint import atomic_path
+
+    splits = split or ["dev", "test"]
+    for name in splits:
+        if name not in ("dev", "test"):
+            raise UsageError(f"--split is dev or test, not {name!r}")
+    predictor = Predictor.load(run, device=device)
+    out.mkdir(parents=True, exist_ok=True)
+    for name in splits:
+        for task, dataset in predictor.load_split(name, data=data, labelled=False).items():
+            settings = predictor.config.tasks[task]
+            path = out / f"{settings.submit_name or task}-{name}-output.csv"
+            answers = predictor.scorer.answer(task, dataset)
+            with atomic_path(path) as temporary, temporary.open("w", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(["id", settings.submit_column or f"Predicted_{task}"])
+                for row_id, answer in zip(dataset.ids, answers, strict=True):
+                    value = predictor.describe(task, answer).value
+                    writer.writerow([row_id, value if isinstance(value, int) else f"{value:.4f}"])
+            typer.echo(f"{path}: {len(dataset)} answers")

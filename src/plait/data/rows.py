@@ -1,0 +1,294 @@
+"""Chunks of a file become checked rows: stripped texts, labels as numbers, ids.
+
+Every row is checked. Checks run over whole columns; only rows that fail one, and each
+distinct way a label is written, are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.data.files import BadRow, Chunk, Columns, Source, plain_text
+from plait.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy.typing as npt
+
+    from plait.config import BadRows
+    from plait.types import TaskSpec
+
+WHITESPACE = "".join(c for c in map(chr, range(0x10000)) if c.isspace())
+"""What str.strip strips; pyarrow's own notion of space leaves a few of them."""
+
+NUM_PLACES = 3
+"""Skipped rows whose place a report names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Consecutive rows that passed every check."""
+
+    texts: tuple[Any, ...]
+    """One pyarrow string array per text column."""
+    labels: npt.NDArray[np.float64] | None
+    ids: Any
+    """pyarrow string array."""
+    position: int
+    """Bytes of the file read so far."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Rows:
+        """Return some of the rows."""
+        labels = None if self.labels is None else self.labels[rows]
+        return Rows(
+            tuple(t.take(rows) for t in self.texts), labels, self.ids.take(rows), self.position
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What became of one file's rows."""
+
+    name: str
+    rows: int
+    """Rows that passed the checks."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Rows dropped, by reason."""
+    places: tuple[str, ...] = ()
+    """Where the first few of them are: 'line 12'."""
+    first: str = ""
+    """What is wrong with the very first of them."""
+
+    def __str__(self) -> str:
+        total = sum(self.skipped.values())
+        if not total:
+            return f"{self.name}: {self.rows:,} rows"
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
+        rows = "row" if total == 1 else "rows"
+        return f"{self.name}: {total:,} {rows} skipped ({reasons}; first at {self.places[0]})"
+
+
+# --- labels --------------------------------------------------------------------------------
+
+
+class LabelError(ValueError):
+    """A label that cannot be used: the reason, and a sentence."""
+
+    def __init__(self, reason: str, sentence: str):
+        self.reason = reason
+        super().__init__(sentence)
+
+
+class LabelReader:
+    """A label as written becomes a class number, 0 or 1, or a score.
+
+    Looked up in this order: the task's `label_map`, the words for its classes, true and false
+    for a binary task, numbers. Where the map or the words are numbers themselves, a number
+    that is not among them is refused rather than taken for a class number.
+    """
+
+    def __init__(self, spec: TaskSpec, label_map: Mapping[str, float]):
+        self.spec = spec
+        self.table = {key.strip(): float(value) for key, value in label_map.items()}
+        words = {word.strip().casefold(): float(i) for i, word in enumerate(spec.labels)}
+        if any(map(_is_number, self.table)):
+            words = {word: i for word, i in words.items() if not _is_number(word)}
+        if spec.kind == "binary":
+            words = {"false": 0.0, "true": 1.0} | words
+        self.words = words
+        self.numbers_are_listed = any(_is_number(key) for key in [*self.table, *words])
+
+    def read(self, written: str | None) -> float:
+        """Return a label's value, or raise a LabelError."""
+        text = (written or "").strip()
+        if not text or text.casefold() == "nan":
+            raise LabelError("missing label", "the label is missing")
+        value = self._look_up(text)
+        if value is None:
+            value = self._read_number(text)
+        self._check(value, text)
+        return value
+
+    def _look_up(self, text: str) -> float | None:
+        value = self.table.get(text)
+        return self.words.get(text.casefold()) if value is None else value
+
+    def _read_number(self, text: str) -> float:
+        if _is_number(text):
+            value = float(text)
+            listed = self._look_up(plain_text(value) or "")  # '1.0' where '1' is listed
+            if listed is not None:
+                return listed
+            if not self.numbers_are_listed:
+                return value
+        known = ", ".join(dict.fromkeys([*self.table, *self.spec.labels][:12]))
+        among = f"none of {known}" if known else "not a number"
+        sentence = f"label {text[:40]!r} is {among}; name it in label_map if it is meant"
+        raise LabelError("unknown label", sentence)
+
+    def _check(self, value: float, text: str) -> None:
+        spec = self.spec
+        shown = repr(text[:40])
+        if spec.kind == "score":
+            low, high = spec.range
+            if not low <= value <= high:
+                sentence = f"label {shown} is outside the range {low:g} to {high:g}"
+                raise LabelError("label out of range", sentence)
+        elif not value.is_integer():
+            raise LabelError("label out of range", f"label {shown} is not a whole class number")
+        elif not 0 <= value < len(spec.labels):
+            allowed = "0 or 1" if len(spec.labels) == 2 else f"0 to {len(spec.labels) - 1}"
+            raise LabelError("label out of range", f"label {shown} is not {allowed}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(float(text)) and "_" not in text
+    except ValueError:
+        return False
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+class RowReader:
+    """Iterate over a file's good rows; at a bad one raise, or skip it and keep count."""
+
+    def __init__(
+        self, source: Source, columns: Columns, labels: LabelReader | None, bad_rows: BadRows
+    ):
+        self.source, self.columns, self.labels = source, columns, labels
+        self.bad_rows = bad_rows
+        self._rows = 0
+        self._skipped: Counter[str] = Counter()
+        self._first: list[BadRow] = []
+
+    def __iter__(self) -> Iterator[Rows]:
+        for chunk in self.source.chunks(self.columns):
+            rows, bad = self._check(chunk)
+            if bad:
+                self._note(sorted(bad, key=lambda row: row.number))
+            self._rows += len(rows)
+            yield rows
+
+    def report(self) -> FileReport:
+        """Tell what was skipped; complete once the rows have been read."""
+        source = self.source
+        lines = source.lines([row.number for row in self._first]) if self._first else []
+        return FileReport(
+            source.path.name,
+            self._rows,
+            dict(self._skipped),
+            tuple(f"{source.unit} {line}" for line in lines),
+            self._first[0].sentence if self._first else "",
+        )
+
+    def _note(self, bad: list[BadRow]) -> None:
+        if self.bad_rows == "skip":
+            self._skipped.update(row.reason for row in bad)
+            self._first += bad[: NUM_PLACES - len(self._first)]
+            return
+        source, row = self.source, bad[0]
+        place = source.lines([row.number])[0]
+        if source.unit == "line":
+            raise DataError(row.sentence, path=source.path, line=place)
+        raise DataError(f"{source.unit} {place}: {row.sentence}", path=source.path)
+
+    def _check(self, chunk: Chunk) -> tuple[Rows, list[BadRow]]:
+        """Split a chunk into its good rows and its bad ones."""
+        found: dict[int, BadRow] = {}  # by place in the chunk; the first complaint stands
+
+        def complain(places: Any, reason: str, sentence: str) -> None:
+            for i in np.asarray(places).tolist():
+                found.setdefault(i, BadRow(int(chunk.numbers[i]), reason, sentence))
+
+        num_texts = len(self.columns.text)
+        texts = []
+        for name, array in zip(self.columns.text, chunk.columns, strict=False):
+            text, broken = _decode(array)
+            complain(broken, "not UTF-8", f"column {name!r} is not UTF-8")
+            complain(
+                _where(pc.match_substring(text, "\0")),
+                "NUL byte",
+                f"column {name!r} holds a NUL byte",
+            )
+            texts.append(pc.utf8_trim(text, characters=WHITESPACE))
+        values = None
+        if self.labels is not None:
+            values = self._read_labels(chunk.columns[num_texts], complain)
+        for name, text in zip(self.columns.text, texts, strict=True):
+            complain(_where(pc.equal(text, "")), "empty text", f"column {name!r} is empty")
+        if self.columns.id is None:
+            ids = pa.array(chunk.numbers).cast(pa.string())
+        else:
+            ids, broken = _decode(_as_text(chunk.columns[-1]))
+            complain(broken, "not UTF-8", f"column {self.columns.id!r} is not UTF-8")
+        rows = Rows(tuple(texts), values, ids, chunk.position)
+        if found:
+            good = np.ones(len(rows), bool)
+            good[list(found)] = False
+            rows = rows.take(np.flatnonzero(good))
+        return rows, [*chunk.bad, *found.values()]
+
+    def _read_labels(self, array: Any, complain: Any) -> npt.NDArray[np.float64]:
+        """Read each distinct label once and spread the values over the rows."""
+        assert self.labels is not None
+        coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        written = [*coded.dictionary.to_pylist(), None]
+        # a null has no code; the entry after the last stands for it
+        codes = pc.fill_null(coded.indices.cast(pa.int64()), len(written) - 1).to_numpy(
+            zero_copy_only=False
+        )
+        values = np.zeros(len(written))
+        for code in np.unique(codes).tolist():
+            try:
+                values[code] = self.labels.read(plain_text(written[code]))
+            except UnicodeDecodeError:
+                complain(np.flatnonzero(codes == code), "not UTF-8", "the label is not UTF-8")
+            except LabelError as error:
+                complain(np.flatnonzero(codes == code), error.reason, str(error))
+        return values[codes]
+
+
+def _where(mask: Any) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+
+
+def _decode(array: Any) -> tuple[Any, list[int]]:
+    """Turn bytes into text; give the places of those that are not UTF-8, which become ''."""
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    # through binary, because strings are taken at their word and never looked at
+    array = pc.fill_null(array.cast(pa.binary()), b"")
+    try:
+        return array.cast(pa.string()), []
+    except pa.ArrowInvalid:
+        texts, broken = [], []
+        for i, value in enumerate(array.to_pylist()):
+            try:
+                texts.append(value.decode("utf-8"))
+            except UnicodeDecodeError:
+                texts.append("")
+                broken.append(i)
+        return pa.array(texts, pa.string()), broken
+
+
+def _as_text(array: Any) -> Any:
+    """Write an id column of any type as text."""
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if any(t(kind) for t in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)):
+        return array
+    if pa.types.is_integer(kind):
+        return array.cast(pa.string())
+    return pa.array([plain_text(value) for value in array.to_pylist()], pa.string())

@@ -1,0 +1,82 @@
+"""Every error plait raises on purpose, each one sentence a user can act on.
+
+PlaitError                     anything below; the command line prints it without a traceback
+├── UsageError                 the user can mend it (exit code 2)
+│   ├── RecipeError            a key, a value or a name in a recipe
+│   ├── DataError              a file or a row of one
+│   ├── EncoderError           an encoder that is missing, unreachable or not what it should be
+│   └── RunError               a run folder that exists already, is missing or does not match
+├── ResourceError              the machine ran out of something (exit code 1)
+│   ├── DeviceMemoryError
+│   └── DiskFullError
+└── Interrupted                stopped by the user, everything saved (exit code 130)
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class PlaitError(Exception):
+    """Base of every error raised on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(PlaitError):
+    """Something the user can mend."""
+
+    exit_code = 2
+
+
+class RecipeError(UsageError):
+    """A recipe says something plait cannot do."""
+
+
+class DataError(UsageError):
+    """A data file, or a row of it, cannot be used."""
+
+    def __init__(self, message: str, *, path: Path | str | None = None, line: int | None = None):
+        self.path, self.line = path, line
+        where = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
+        super().__init__(where + message)
+
+
+class EncoderError(UsageError):
+    """An encoder is missing, unreachable or not what it should be."""
+
+
+class RunError(UsageError):
+    """A run folder exists already, is missing or does not match."""
+
+
+class ResourceError(PlaitError):
+    """The machine ran out of something."""
+
+
+class DeviceMemoryError(ResourceError):
+    """Out of memory on the device."""
+
+
+class DiskFullError(ResourceError):
+    """No room left for a checkpoint; the last good one stands."""
+
+
+class Interrupted(PlaitError):
+    """Stopped by the user after everything was saved."""
+
+    exit_code = 130
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return '; did you mean X?' or, when nothing is near, '; known: ...'."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known: {', '.join(known)}" if known else ""

@@ -1,0 +1,349 @@
+"""A model's answers become figures: the scoring pass, metrics of a task, summaries over tasks.
+
+A figure that does not exist (a correlation with something constant, a mean over no
+examples) is nan here and null in JSON, never an error: a collapsed model must still
+be reported.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from plait.errors import RecipeError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plait.data import Collator, Dataset
+    from plait.losses import Loss
+    from plait.model.multitask import MultitaskModel
+    from plait.types import Kind, TaskSpec
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_CLASS_METRICS = ("accuracy", "macro_precision", "macro_recall", "macro_f1", "log_loss")
+
+METRICS: dict[Kind, tuple[str, ...]] = {
+    "classes": _CLASS_METRICS,
+    "binary": _CLASS_METRICS,
+    "score": ("pearson", "spearman", "mse", "mae"),
+}
+"""Every figure a task of a kind is scored by; the first stands for the task unless chosen."""
+
+LESS_IS_BETTER = frozenset({"log_loss", "mse", "mae"})
+
+# --- classes -----------------------------------------------------------------------------
+
+
+def accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:
+    """Return the part of the examples whose class is right; nan for none."""
+    true, guess = _same_length(labels, predicted, np.int64)
+    return float(np.mean(true == guess)) if len(true) else math.nan
+
+
+def confusion_matrix(labels: ArrayLike, predicted: ArrayLike, num_classes: int) -> Ints:
+    """Count examples by true class (rows) and predicted class (columns)."""
+    true, guess = _same_length(labels, predicted, np.int64)
+    for name, values in (("labels", true), ("predicted", guess)):
+        if len(values) and not (values.min() >= 0 and values.max() < num_classes):
+            raise ValueError(
+                f"{name} run from {values.min()} to {values.max()}, "
+                f"outside the {num_classes} classes"
+            )
+    counts = np.bincount(true * num_classes + guess, minlength=num_classes**2)
+    return counts.reshape(num_classes, num_classes).astype(np.int64)
+
+
+def precision_recall_f1(confusion: Ints) -> tuple[Floats, Floats, Floats]:
+    """Return each class's precision, recall and F1; 0 where there is nothing to divide by."""
+    hits = np.diag(confusion).astype(np.float64)
+    guessed, support = confusion.sum(axis=0), confusion.sum(axis=1)
+    return (
+        _divide(hits, guessed),
+        _divide(hits, support),
+        _divide(2 * hits, guessed + support),
+    )
+
+
+def log_loss(labels: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return the mean of -ln(probability of the true class); nan for no examples.
+
+    A probability of 0 counts as the smallest step of float64 (about 36 nats).
+    """
+    chances = np.asarray(probabilities, dtype=np.float64)
+    true = np.asarray(labels).astype(np.int64)
+    if not len(true):
+        return math.nan
+    of_truth = chances[np.arange(len(true)), true]
+    return float(-np.mean(np.log(np.clip(of_truth, np.finfo(np.float64).eps, None))))
+
+
+# --- scores ------------------------------------------------------------------------------
+
+
+def pearson(x: ArrayLike, y: ArrayLike) -> float:
+    """Return the linear correlation; nan where either is constant, not finite or below two."""
+    a, b = _same_length(x, y, np.float64)
+    if len(a) < 2 or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return math.nan
+    if (a == a[0]).all() or (b == b[0]).all():
+        return math.nan
+    a, b = a - a.mean(), b - b.mean()
+    length = np.linalg.norm(a) * np.linalg.norm(b)
+    # Rounding can carry a perfect correlation just past 1.
+    return float(np.clip(a @ b / length, -1.0, 1.0)) if length > 0 else math.nan
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float:
+    """Return the correlation of the ranks, ties at their average rank; nan as for `pearson`."""
+    a, b = _same_length(x, y, np.float64)
+    if np.isnan(a).any() or np.isnan(b).any():
+        return math.nan
+    return pearson(_ranks(a), _ranks(b))
+
+
+def mse(labels: ArrayLike, predicted: ArrayLike) -> float:
+    """Return the mean squared error; nan for no examples."""
+    true, guess = _same_length(labels, predicted, np.float64)
+    return float(np.mean((true - guess) ** 2)) if len(true) else math.nan
+
+
+def mae(labels: ArrayLike, predicted: ArrayLike) -> float:
+    """Return the mean absolute error; nan for no examples."""
+    true, guess = _same_length(labels, predicted, np.float64)
+    return float(np.mean(np.abs(true - guess))) if len(true) else math.nan
+
+
+def _ranks(values: Floats) -> Floats:
+    """Rank from 1, ties at the average of the ranks they share."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    average: Floats = np.cumsum(counts) - (counts - 1) / 2
+    return average[group]
+
+
+def _divide(above: Floats, below: Ints) -> Floats:
+    return np.divide(above, below, out=np.zeros_like(above), where=below != 0)
+
+
+def _same_length(x: ArrayLike, y: ArrayLike, dtype: Any) -> tuple[Any, Any]:
+    a, b = np.asarray(x).astype(dtype), np.asarray(y).astype(dtype)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(f"two lists of the same length are needed, not {a.shape} and {b.shape}")
+    return a, b
+
+
+# --- a task ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """Everything one task was scored by."""
+
+    kind: Kind
+    num_examples: int
+    metrics: dict[str, float]
+    """By the names in METRICS; nan where a figure does not exist."""
+    per_class: list[dict[str, str | int | float]]
+    """label, precision, recall, f1, support of each class in order. Empty for a score."""
+    confusion: list[list[int]] | None
+    """Counts, rows true and columns predicted. None for a score."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, with None for every figure that is not a finite number."""
+        metrics = {k: v if math.isfinite(v) else None for k, v in self.metrics.items()}
+        return asdict(self) | {"metrics": metrics}
+
+
+def score_task(spec: TaskSpec, labels: ArrayLike, predictions: ArrayLike) -> TaskScores:
+    """Score class probabilities [examples, classes], or scores [examples] in the task's units.
+
+    The class predicted is the most probable one, the first of equals.
+    """
+    if spec.kind == "score":
+        functions = {"pearson": pearson, "spearman": spearman, "mse": mse, "mae": mae}
+        figures = {name: function(labels, predictions) for name, function in functions.items()}
+        return TaskScores(spec.kind, len(np.asarray(labels)), figures, [], None)
+
+    probabilities = np.asarray(predictions, dtype=np.float64)
+    true = np.asarray(labels).astype(np.int64)
+    num_classes = len(spec.labels)
+    if probabilities.shape != (len(true), num_classes):
+        raise ValueError(f"probabilities are {probabilities.shape}, not {(len(true), num_classes)}")
+    predicted = probabilities.argmax(axis=1)
+    confusion = confusion_matrix(true, predicted, num_classes)
+    precision, recall, f1 = precision_recall_f1(confusion)
+    metrics = {
+        "accuracy": accuracy(true, predicted),
+        # Classes that never occur count in the macro averages, as zeros.
+        "macro_precision": float(precision.mean()),
+        "macro_recall": float(recall.mean()),
+        "macro_f1": float(f1.mean()),
+        "log_loss": log_loss(true, probabilities),
+    }
+    per_class: list[dict[str, str | int | float]] = [
+        {
+            "label": label,
+            "precision": float(precision[i]),
+            "recall": float(recall[i]),
+            "f1": float(f1[i]),
+            "support": int(confusion[i].sum()),
+        }
+        for i, label in enumerate(spec.labels)
+    ]
+    return TaskScores(spec.kind, len(true), metrics, per_class, confusion.tolist())
+
+
+def primary_metric(spec: TaskSpec, chosen: str | None) -> str:
+    """Return the name of the figure that stands for a task, after checking a chosen one."""
+    names = METRICS[spec.kind]
+    if chosen is None:
+        return names[0]
+    if chosen not in names:
+        raise RecipeError(
+            f"metric {chosen!r} does not suit a task of kind {spec.kind!r}"
+            f"{suggest(chosen, set(names) - LESS_IS_BETTER)}"
+        )
+    if chosen in LESS_IS_BETTER:
+        growing = ", ".join(n for n in names if n not in LESS_IS_BETTER)
+        raise RecipeError(
+            f"metric {chosen!r} cannot stand for a task, since less of it is better; "
+            f"it is reported anyway, so choose one of {growing}"
+        )
+    return chosen
+
+
+def baseline_predictions(spec: TaskSpec, train_labels: ArrayLike, n: int) -> Floats:
+    """Predict `n` examples without reading them, in the shape `score_task` takes.
+
+    Classes get their training frequencies, so the most frequent one is predicted; a score
+    gets the training mean.
+    """
+    labels = np.asarray(train_labels)
+    if not len(labels):
+        raise ValueError("a baseline needs training labels")
+    if spec.kind == "score":
+        return np.full(n, labels.mean(dtype=np.float64))
+    counts = np.bincount(labels.astype(np.int64), minlength=len(spec.labels))
+    return np.tile(counts / len(labels), (n, 1))
+
+
+# --- several tasks -----------------------------------------------------------------------
+
+
+def summarise(primary: Mapping[str, float], kinds: Mapping[str, Kind]) -> dict[str, float]:
+    """Make one figure of the tasks' primary ones, in three ways.
+
+    sum: their sum. mean: their mean. overall: their mean after a score's correlation r is
+    moved to (1 + r) / 2, so that every task runs from 0 to 1 and chance correlation is 0.5.
+    A nan counts as 0: no correlation, nothing right. Without tasks all three are nan.
+    """
+    if not primary:
+        return dict.fromkeys(("sum", "mean", "overall"), math.nan)
+    values = {task: 0.0 if math.isnan(value) else value for task, value in primary.items()}
+    moved = [(1 + v) / 2 if kinds[task] == "score" else v for task, v in values.items()]
+    total = sum(values.values())
+    return {"sum": total, "mean": total / len(values), "overall": sum(moved) / len(moved)}
+
+
+# --- the scoring pass --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task with what turns its outputs into answers and its answers into one figure."""
+
+    spec: TaskSpec
+    loss: Loss
+    metric: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Every task's scores on one split, and what they come to."""
+
+    tasks: dict[str, TaskScores]
+    primary: dict[str, float]
+    """The figure that stands for each task."""
+    summary: dict[str, float]
+    """sum, mean and overall."""
+
+    @classmethod
+    def of(cls, tasks: Mapping[str, Task], scores: dict[str, TaskScores]) -> Scores:
+        """Gather the tasks' scores and sum them up."""
+        primary = {name: s.metrics[tasks[name].metric] for name, s in scores.items()}
+        return cls(scores, primary, summarise(primary, {n: s.kind for n, s in scores.items()}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        tasks = {name: scores.to_json() for name, scores in self.tasks.items()}
+        primary = {name: v if math.isfinite(v) else None for name, v in self.primary.items()}
+        return {"tasks": tasks, "primary": primary, "summary": self.summary}
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """Runs a model over data sets, without dropout, in batches of like length."""
+
+    model: MultitaskModel
+    tasks: Mapping[str, Task]
+    collator: Collator
+    batch_size: int = 64
+    autocast: torch.dtype | None = None
+
+    def answer(self, task: str, dataset: Dataset) -> Floats:
+        """Return probabilities [examples, classes] or scores [examples], in the data's order."""
+        device = next(self.model.parameters()).device
+        was_training = self.model.training
+        self.model.eval()
+        parts: list[torch.Tensor] = []
+        rows: list[torch.Tensor] = []
+        spec, loss = self.tasks[task].spec, self.tasks[task].loss
+        try:
+            with (
+                torch.inference_mode(),
+                torch.autocast(device.type, self.autocast, enabled=self.autocast is not None),
+            ):
+                for row, batch in self.collator.iterate(dataset, spec, self.batch_size):
+                    outputs = self.model(task, batch.to(device).tokens)
+                    parts.append(loss.decode(outputs))
+                    rows.append(row)
+        finally:
+            self.model.train(was_training)
+        if not parts:
+            shape = (0,) if spec.kind == "score" else (0, len(spec.labels))
+            return np.zeros(shape)
+        # One wait for the device at the end, not one per batch.
+        answers = torch.cat(parts).double().cpu().numpy()
+        ordered: Floats = np.empty_like(answers)
+        ordered[torch.cat(rows).numpy()] = answers
+        return ordered
+
+    def score(self, datasets: Mapping[str, Dataset]) -> Scores:
+        """Score every task's data set."""
+        scores = {}
+        for name, dataset in datasets.items():
+            assert dataset.labels is not None, f"{name} is unlabelled"
+            answers = self.answer(name, dataset)
+            scores[name] = score_task(self.tasks[name].spec, dataset.labels.numpy(), answers)
+        return Scores.of(self.tasks, scores)
+
+
+def score_baseline(
+    tasks: Mapping[str, Task], train: Mapping[str, Dataset], dev: Mapping[str, Dataset]
+) -> Scores:
+    """Score the majority class, or the mean score, of the training labels."""
+    scores = {}
+    for name, dataset in dev.items():
+        labels, known = dataset.labels, train[name].labels
+        assert labels is not None
+        assert known is not None
+        guess = baseline_predictions(tasks[name].spec, known.numpy(), len(dataset))
+        scores[name] = score_task(tasks[name].spec, labels.numpy(), guess)
+    return Scores.of(tasks, scores)

@@ -1,0 +1,187 @@
+"""Losses: what a head's outputs should become, and how to read them afterwards.
+
+A loss turns (outputs [examples, num_outputs], labels [examples]) into one scalar, the mean
+over the examples of the batch, a smaller last batch included. Because the same outputs
+mean different things under different losses, it also decodes them into answers:
+probabilities [examples, classes], or scores [examples] in the task's own units.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+
+from plait.registry import Registry
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from plait.types import Kind, TaskSpec
+
+
+class Loss(ABC):
+    """Contract of the family."""
+
+    kinds: ClassVar[tuple[Kind, ...]]
+    """Kinds of task it can be used for."""
+    takes: ClassVar[Literal["logits", "cosine"]] = "logits"
+    """What the head must give."""
+
+    def __init__(self, spec: TaskSpec):
+        if spec.kind not in self.kinds:
+            raise ValueError(f"this loss is for {' or '.join(self.kinds)}, not {spec.kind!r}")
+        self.spec = spec
+
+    @property
+    def num_outputs(self) -> int:
+        """Numbers the head gives per example."""
+        return 1
+
+    @abstractmethod
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of a batch."""
+
+    @abstractmethod
+    def decode(self, outputs: Tensor) -> Tensor:
+        """Return probabilities [examples, classes] or scores [examples]."""
+
+    def _to_unit(self, labels: Tensor) -> Tensor:
+        low, high = self.spec.range
+        return (labels - low) / (high - low)
+
+    def _from_unit(self, unit: Tensor) -> Tensor:
+        low, high = self.spec.range
+        return low + (high - low) * unit
+
+
+LOSSES: Registry[Loss] = Registry("loss", "outputs and labels of a batch -> one scalar")
+
+
+@LOSSES.register("cross-entropy")
+class CrossEntropy(Loss):
+    """Softmax cross entropy over the classes, one logit each."""
+
+    kinds = ("classes", "binary")
+
+    def __init__(self, spec: TaskSpec, *, smoothing: float = 0.0):
+        super().__init__(spec)
+        if not 0 <= smoothing < 1:
+            raise ValueError(f"smoothing is a share from 0 to 1, not {smoothing}")
+        self.smoothing = smoothing
+
+    @property
+    def num_outputs(self) -> int:
+        """One logit per class."""
+        return len(self.spec.labels)
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(outputs.float(), labels.long(), label_smoothing=self.smoothing)
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """Softmax."""
+        return outputs.float().softmax(dim=-1)
+
+
+@LOSSES.register("bce")
+class BinaryCrossEntropy(Loss):
+    """Binary cross entropy on one logit: the probability of the second label."""
+
+    kinds = ("binary",)
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(outputs.float().squeeze(-1), labels.float())
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """Sigmoid, and what is left of 1 for the first label."""
+        yes = outputs.float().squeeze(-1).sigmoid()
+        return torch.stack([1 - yes, yes], dim=-1)
+
+
+@LOSSES.register("mse")
+class MeanSquaredError(Loss):
+    """Squared error of one output against the score.
+
+    `scale = "unit"` measures on labels mapped to 0-1, so that the loss is of the same size as
+    a cross entropy; `"raw"` measures in the task's units (25 times as large on a 0-5 score).
+    """
+
+    kinds = ("score",)
+
+    def __init__(self, spec: TaskSpec, *, scale: Literal["unit", "raw"] = "unit"):
+        super().__init__(spec)
+        self.scale = scale
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        target = self._to_unit(labels) if self.scale == "unit" else labels
+        return F.mse_loss(outputs.float().squeeze(-1), target)
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """Back to the task's units, held inside its range."""
+        scores = outputs.float().squeeze(-1)
+        return (self._from_unit(scores) if self.scale == "unit" else scores).clamp(*self.spec.range)
+
+
+@LOSSES.register("cosine-mse")
+class CosineMSE(Loss):
+    """Squared error of a score read off a cosine, which lies in -1 to 1.
+
+    `map` says how: "clipped" takes range x max(cos, 0), "plain" range x cos,
+    "shifted" range x (cos + 1) / 2. On a 0-5 score: 5 cos without its negative half, 5 cos,
+    2.5 (cos + 1). Under "clipped" a pair of opposite vectors has no gradient.
+    `scale` as in mse.
+    """
+
+    kinds = ("score",)
+    takes = "cosine"
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        *,
+        map: Literal["clipped", "plain", "shifted"] = "clipped",
+        scale: Literal["unit", "raw"] = "unit",
+    ):
+        super().__init__(spec)
+        self.map, self.scale = map, scale
+
+    def _unit(self, outputs: Tensor) -> Tensor:
+        cosine = outputs.float().squeeze(-1)
+        if self.map == "clipped":
+            return cosine.clamp(min=0)
+        return cosine if self.map == "plain" else (cosine + 1) / 2
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        unit = self._unit(outputs)
+        if self.scale == "unit":
+            return F.mse_loss(unit, self._to_unit(labels))
+        return F.mse_loss(self._from_unit(unit), labels)
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """The mapped cosine, held inside the range."""
+        return self._from_unit(self._unit(outputs)).clamp(*self.spec.range)
+
+
+@LOSSES.register("score-cross-entropy")
+class ScoreCrossEntropy(Loss):
+    """Cross entropy between sigmoid(logit) and the score scaled to 0-1."""
+
+    kinds = ("score",)
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(
+            outputs.float().squeeze(-1), self._to_unit(labels)
+        )
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """Sigmoid, stretched over the range."""
+        return self._from_unit(outputs.float().squeeze(-1).sigmoid())
+
+
+DEFAULT_LOSSES: dict[Kind, str] = {
+    "classes": "cross-entropy",
+    "binary": "bce",
+    "score": "score-cross-entropy",
+}

@@ -1,0 +1,1 @@
+"""The encoder, the heads, and the model they make together."""

@@ -1,0 +1,214 @@
+"""BERT (Devlin et al. 2019, https://arxiv.org/abs/1810.04805): tokens become contextual vectors.
+
+Read it from the bottom: Bert adds up three embeddings and sends them through a stack of
+equal layers; a Layer lets the tokens look at one another (SelfAttention), then treats each
+by itself (two Linears around a GELU). Every half adds its input back and normalises the sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from plait.errors import EncoderError
+from plait.model.interface import Encoded, Encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from plait.types import Tokens
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BertConfig:
+    """The shape of a BERT, under the names of the Hub's config.json."""
+
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    vocab_size: int
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    initializer_range: float = 0.02
+    pad_token_id: int = 0
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> BertConfig:
+        """Read a config.json, refusing what this BERT cannot do."""
+        _refuse_other_models(table)
+        names = [field.name for field in fields(cls)]
+        known = {name: table[name] for name in names if table.get(name) is not None}
+        try:
+            config = TypeAdapter(cls).validate_python(known)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise EncoderError(
+                f"the encoder's config.json: {first['loc'][-1]}: {first['msg']}"
+            ) from (error)
+        if min(config.hidden_size, config.num_hidden_layers, config.num_attention_heads) < 1:
+            raise EncoderError("the encoder's config.json has a size below 1")
+        if config.hidden_size % config.num_attention_heads:
+            raise EncoderError(
+                f"the encoder's config.json has hidden_size {config.hidden_size}, which "
+                f"{config.num_attention_heads} attention heads do not divide"
+            )
+        return config
+
+
+def _refuse_other_models(table: Mapping[str, Any]) -> None:
+    allowed: dict[str, tuple[object, ...]] = {
+        "model_type": ("bert", None),
+        "position_embedding_type": ("absolute", None),
+        "is_decoder": (False, None),
+        "add_cross_attention": (False, None),
+        "hidden_act": (*ACTIVATIONS, None),
+    }
+    for key, values in allowed.items():
+        if table.get(key) not in values:
+            raise EncoderError(
+                f"plait's own BERT cannot be an encoder with {key} = {table[key]!r}; "
+                'set encoder.architecture = "auto" to use transformers\' model of it'
+            )
+
+
+class Embeddings(nn.Module):
+    """Word + segment + position embeddings, normalised."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.word = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.position = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.segment = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, words: Tensor, types: Tensor) -> Tensor:
+        """Turn word embeddings [rows, length, width] into the first layer's input."""
+        length, longest = words.shape[1], self.position.num_embeddings
+        if length > longest:
+            raise EncoderError(
+                f"an input of {length} tokens is longer than the encoder's {longest}"
+            )
+        total = words + self.segment(types) + self.position.weight[:length]
+        return self.dropout(self.norm(total))  # type: ignore[no-any-return]
+
+
+class SelfAttention(nn.Module):
+    """Every token takes a weighted mean of all real tokens' values, once per head."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.num_heads = config.num_attention_heads
+        # Query, key and value in one product: three small ones cost more to launch.
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.out = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = config.attention_probs_dropout_prob
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Mix [rows, length, width] among the tokens where mask [rows, 1, 1, length] is True."""
+        # [rows, length, 3 * width] -> three of [rows, heads, length, width / heads]
+        qkv = self.qkv(hidden).unflatten(-1, (3, self.num_heads, -1))
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        p = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p)
+        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class Layer(nn.Module):
+    """Attention among the tokens, then a feed-forward net on each."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        width, inner = config.hidden_size, config.intermediate_size
+        self.attention = SelfAttention(config)
+        self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.up = nn.Linear(width, inner)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.down = nn.Linear(inner, width)
+        self.output_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Turn [rows, length, width] into the same shape."""
+        mixed = self.attention(hidden, mask)
+        hidden = self.attention_norm(hidden + self.dropout(mixed))
+        inner = self.activation(self.up(hidden))
+        return self.output_norm(hidden + self.dropout(self.down(inner)))  # type: ignore[no-any-return]
+
+
+class Pooler(nn.Module):
+    """One vector per row out of its first token, [CLS]."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Turn [rows, length, width] into [rows, width]."""
+        return torch.tanh(self.dense(hidden[:, 0]))
+
+
+class Bert(Encoder):
+    """BERT, with the pooler its pretraining used."""
+
+    has_pooler = True
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.config = {"model_type": "bert", **asdict(config)}
+        self.width, self.num_layers = config.hidden_size, config.num_hidden_layers
+        self.max_positions, self.pad_id = config.max_position_embeddings, config.pad_token_id
+        self.initializer_range = config.initializer_range
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.pooler = Pooler(config)
+
+    def word_embeddings(self, ids: Tensor) -> Tensor:
+        """Look up [rows, length] ids in the word table alone: [rows, length, width]."""
+        return self.embeddings.word(ids)  # type: ignore[no-any-return]
+
+    def forward(self, tokens: Tokens, embeddings: Tensor | None = None) -> Encoded:
+        """Encode a batch; `embeddings` stand in for the word embeddings of its ids."""
+        words = self.word_embeddings(tokens.ids) if embeddings is None else embeddings
+        # The mask is never looked at from here: a CUDA graph allows no question to the device.
+        mask = tokens.mask[:, None, None, :]
+        outputs = [self.embeddings(words, tokens.types)]
+        for layer in self.layers:
+            outputs.append(layer(outputs[-1], mask))
+        return Encoded(outputs[-1], tuple(outputs), self.pooler(outputs[-1]))
+
+    def layer_of(self, name: str) -> int:
+        """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 pooler."""
+        part, _, rest = name.partition(".")
+        if part == "layers":
+            return int(rest.partition(".")[0]) + 1
+        return 0 if part == "embeddings" else self.num_layers + 1
+
+    @torch.no_grad()
+    def init_weights(self, generator: torch.Generator) -> None:
+        """Draw all weights as for pretraining: normal, biases 0, LayerNorms the identity."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                module.weight.normal_(0.0, self.initializer_range, generator=generator)
+            if isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+            if isinstance(module, nn.Linear):
+                module.bias.zero_()

@@ -1,0 +1,135 @@
+"""Heads: from pooled vectors to a task's outputs.
+
+A head sees the vectors of one batch, [rows, width]. Where a task joins its texts into one
+input, rows are examples. Where it encodes them apart, the first half of the rows are the
+first texts u, the second half the second texts v, and `features` says how they meet.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from plait.registry import Registry
+
+Feature = Literal["u", "v", "|u-v|", "u*v", "cos"]
+PAIR: tuple[Feature, ...] = ("u", "v")
+
+
+class Head(nn.Module):
+    """Contract of the family: vectors [rows, width] -> outputs [examples, num_outputs]."""
+
+    gives: ClassVar[Literal["logits", "cosine"]] = "logits"
+
+
+HEADS: Registry[Head] = Registry("head", "pooled vectors of a batch -> a task's outputs")
+
+
+class _Features(nn.Module):
+    """Vectors of one text, or of two set side by side, after dropout."""
+
+    def __init__(self, width: int, apart: bool, features: tuple[Feature, ...], dropout: float):
+        super().__init__()
+        if not features:
+            raise ValueError("features is empty; name at least one")
+        self.names = features if apart else ()
+        self.width = sum(1 if f == "cos" else width for f in features) if apart else width
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        if not self.names:
+            return self._drop(vectors)
+        u, v = vectors.chunk(2)
+        made = {
+            "u": lambda: u,
+            "v": lambda: v,
+            "|u-v|": lambda: (u - v).abs(),
+            "u*v": lambda: u * v,
+            "cos": lambda: _cosine(u, v),
+        }
+        return self._drop(torch.cat([made[name]() for name in self.names], dim=-1))
+
+    def _drop(self, features: Tensor) -> Tensor:
+        dropped: Tensor = self.dropout(features)
+        return dropped
+
+
+def _cosine(u: Tensor, v: Tensor) -> Tensor:
+    return F.cosine_similarity(u.float(), v.float(), dim=-1).unsqueeze(-1)
+
+
+@HEADS.register("linear")
+class LinearHead(Head):
+    """Dropout, then one linear layer.
+
+    `features` matters only where the texts are apart: ["u", "v"], ["u", "v", "|u-v|"],
+    ["u", "v", "cos"], with "u*v" besides.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        num_outputs: int,
+        apart: bool,
+        *,
+        dropout: float = 0.1,
+        features: tuple[Feature, ...] = PAIR,
+    ):
+        super().__init__()
+        self.features = _Features(width, apart, features, dropout)
+        self.out = nn.Linear(self.features.width, num_outputs)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return logits."""
+        logits: Tensor = self.out(self.features(vectors))
+        return logits
+
+
+@HEADS.register("mlp")
+class MLPHead(Head):
+    """Linear, tanh, dropout, linear. `features` as in linear; `hidden` is the width unless set."""
+
+    def __init__(
+        self,
+        width: int,
+        num_outputs: int,
+        apart: bool,
+        *,
+        dropout: float = 0.1,
+        hidden: int | None = None,
+        features: tuple[Feature, ...] = PAIR,
+    ):
+        super().__init__()
+        self.features = _Features(width, apart, features, dropout=0.0)
+        self.hidden = nn.Linear(self.features.width, hidden or width)
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(hidden or width, num_outputs)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return logits."""
+        hidden = torch.tanh(self.hidden(self.features(vectors)))
+        logits: Tensor = self.out(self.dropout(hidden))
+        return logits
+
+
+@HEADS.register("cosine")
+class CosineHead(Head):
+    """Cosine of the two texts' vectors, each after dropout; nothing of its own to learn."""
+
+    gives = "cosine"
+
+    def __init__(self, width: int, num_outputs: int, apart: bool, *, dropout: float = 0.0):
+        super().__init__()
+        if not apart:
+            raise ValueError("the cosine head compares two vectors: set inputs = 'apart'")
+        if num_outputs != 1:
+            raise ValueError("the cosine head gives one number")
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return cosines in -1 to 1."""
+        u, v = self.dropout(vectors).chunk(2)
+        return _cosine(u, v)

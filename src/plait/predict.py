@@ -1,0 +1,140 @@
+"""A run's folder becomes a Predictor: the only door to a trained model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from plait.data import Collator, Dataset, Tokenizer
+from plait.errors import RunError, UsageError, suggest
+from plait.evaluate import Scorer, Scores, Task
+from plait.model.encoder import build_encoder
+from plait.registry import load_plugin
+from plait.train.build import (
+    build_collator,
+    build_model,
+    build_tasks,
+    choose_device,
+    choose_precision,
+    load_data,
+)
+from plait.train.checkpoint import load_weights
+from plait.train.folder import RunFolder
+from plait.types import Prediction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from plait.config import RunConfig
+    from plait.model.multitask import MultitaskModel
+
+Text = str | tuple[str, ...]
+"""One text, or the two of a pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """A trained model with everything it needs to answer."""
+
+    folder: Path
+    config: RunConfig
+    model: MultitaskModel
+    tasks: dict[str, Task]
+    tokenizer: Tokenizer
+    collator: Collator
+    scorer: Scorer
+
+    @classmethod
+    def load(cls, run: str | Path, *, device: str = "auto", precision: str = "auto") -> Predictor:
+        """Read a run's best model."""
+        folder = RunFolder(Path(run))
+        if not folder.path.is_dir():
+            raise RunError(f"there is no run at {folder.path}")
+        config = folder.read_config()
+        if not folder.weights.is_file():
+            raise RunError(f"{folder.path} has no model yet: its training has not got that far")
+        for plugin in config.plugins:
+            load_plugin(Path(plugin))
+        tasks = build_tasks(config)
+        encoder = build_encoder(folder.read_json(folder.encoder), config.encoder.architecture)
+        place = choose_device(device)
+        model = build_model(config, encoder, tasks)
+        load_weights(folder.weights, model)
+        model.to(place).eval()
+        tokenizer = Tokenizer.from_file(folder.tokenizer)
+        collator = build_collator(config, tokenizer)
+        scorer = Scorer(model, tasks, collator, autocast=choose_precision(precision, place))
+        return cls(folder.path, config, model, tasks, tokenizer, collator, scorer)
+
+    def task(self, name: str) -> Task:
+        """Return a task by its name."""
+        if name not in self.tasks:
+            raise UsageError(f"{self.folder} has no task {name!r}{suggest(name, self.tasks)}")
+        return self.tasks[name]
+
+    def predict(self, task: str, texts: Sequence[Text]) -> list[Prediction]:
+        """Answer one task for each text, or pair of texts, in order."""
+        spec = self.task(task).spec
+        rows = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
+        for row in rows:
+            if len(row) != len(spec.text):
+                wanted = "two texts" if spec.is_pair else "one text"
+                raise UsageError(f"task {task!r} takes {wanted} an example, not {len(row)}")
+        dataset = Dataset.from_texts(rows, self.tokenizer, self.config.encoder.max_length)
+        return [self.describe(task, answer) for answer in self.scorer.answer(task, dataset)]
+
+    def describe(self, task: str, answer: NDArray[np.float64]) -> Prediction:
+        """Put one row of answers into words."""
+        spec = self.tasks[task].spec
+        if spec.kind == "score":
+            return Prediction(task, float(answer), f"{answer:.2f}")
+        best = int(np.argmax(answer))
+        return Prediction(task, best, spec.labels[best], tuple(float(p) for p in answer))
+
+    def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
+        """Return the encoder's pooled vector of each text, [texts, width]."""
+        rows = [(text,) for text in texts]
+        dataset = Dataset.from_texts(rows, self.tokenizer, self.config.encoder.max_length)
+        device = next(self.model.parameters()).device
+        vectors = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
+        with torch.inference_mode():
+            for row, batch in self.collator.iterate(dataset, None, self.scorer.batch_size):
+                found = self.model.embed(batch.to(device).tokens)
+                vectors[row.numpy()] = found.float().cpu().numpy()
+        return vectors
+
+    def load_split(
+        self,
+        split: str,
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+        labelled: bool = True,
+        progress: Callable[..., None] | None = None,
+    ) -> dict[str, Dataset]:
+        """Read a split of the run's own files, or of files of the same names elsewhere."""
+        wanted = None if tasks is None else {name: self.task(name) for name in tasks}
+        return load_data(
+            self.config,
+            self.tokenizer,
+            split,
+            data=data,
+            tasks=wanted,
+            labelled=labelled,
+            progress=progress,
+        )
+
+    def evaluate(
+        self, split: str = "dev", *, data: str | None = None, tasks: Sequence[str] | None = None
+    ) -> Scores:
+        """Score the model on a split."""
+        datasets: dict[str, Any] = self.load_split(split, data=data, tasks=tasks)
+        if not datasets:
+            raise UsageError(f"no task of {self.folder} has files for the split {split!r}")
+        return self.scorer.score(datasets)

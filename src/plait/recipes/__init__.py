@@ -1,0 +1,1 @@
+"""Whole runs as TOML files, one each."""

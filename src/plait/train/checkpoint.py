@@ -1,0 +1,165 @@
+"""What a run keeps on disk so that it can go on: written whole or not at all.
+
+A checkpoint is one safetensors file: the model's weights, the optimizer's moments, and the
+TrainState as JSON in the header. One file means one rename, so that a reader finds either
+the old state or the new one, never a mixture.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from plait.errors import DiskFullError, RunError
+from plait.train.loop import TrainState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from torch import Tensor
+
+    from plait.model.multitask import MultitaskModel
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; flush it and put it in place when all went well."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _disk_full(path) from error
+        raise
+    except SafetensorError as error:  # the writer wraps what the system said
+        if "No space left" in str(error) or "os error 28" in str(error):
+            raise _disk_full(path) from error
+        raise
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _disk_full(path: Path) -> DiskFullError:
+    kept = "what was saved before is whole" if path.exists() else "nothing was written"
+    return DiskFullError(
+        f"the disk is full: {path} could not be written; {kept}. "
+        f"Free some room, then go on with --out {path.parent} --resume"
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def save_weights(path: Path, model: MultitaskModel) -> None:
+    """Save the model alone, for whoever predicts with it."""
+    _save(path, dict(model.state_dict()), {"format": "pt"})
+
+
+def load_weights(path: Path, model: MultitaskModel) -> None:
+    """Read the model back."""
+    with _open(path) as file:
+        model.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+
+
+def save_checkpoint(
+    path: Path,
+    model: MultitaskModel,
+    optimizer: torch.optim.Optimizer | None,
+    state: TrainState,
+) -> None:
+    """Save everything the run needs to go on."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    if optimizer is not None:
+        tensors |= _optimizer_tensors(model, optimizer)
+    _save(path, tensors, {"format": "pt", "state": json.dumps(state.to_json())})
+
+
+def load_state(path: Path) -> TrainState:
+    """Read the place alone."""
+    with _open(path) as file:
+        try:
+            return TrainState.from_json(json.loads(file.metadata()["state"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{path} is not a checkpoint this version can read") from error
+
+
+def load_checkpoint(
+    path: Path, model: MultitaskModel, optimizer: torch.optim.Optimizer | None
+) -> None:
+    """Read the tensors back into a model and an optimizer built alike."""
+    with _open(path) as file:
+        names = list(file.keys())
+        weights = {
+            name.removeprefix("model."): file.get_tensor(name)
+            for name in names
+            if name.startswith("model.")
+        }
+        model.load_state_dict(weights)
+        if optimizer is None:
+            return
+        for name, parameter in model.named_parameters():
+            kept = {
+                key: file.get_tensor(f"optimizer.{key}.{name}")
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"optimizer.{key}.{name}" in names
+            }
+            if kept:
+                # AdamW keeps its counter where the moments are when it is fused on a GPU.
+                optimizer.state[parameter] = {
+                    key: value.to(parameter.device) for key, value in kept.items()
+                }
+
+
+def _optimizer_tensors(
+    model: MultitaskModel, optimizer: torch.optim.Optimizer
+) -> dict[str, Tensor]:
+    return {
+        f"optimizer.{key}.{name}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def _save(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    with atomic_path(path) as temporary:
+        save_file(
+            {name: tensor.detach().contiguous() for name, tensor in tensors.items()},
+            temporary,
+            metadata=metadata,
+        )
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is missing") from error
+    except SafetensorError as error:
+        raise RunError(f"{path} is damaged: {error}") from error

@@ -1,0 +1,166 @@
+"""A run's folder: what is in it, who may write there, and how it is read back.
+
+    recipe.toml             every setting, resolved
+    model.safetensors       encoder and heads at the best dev score
+    checkpoint.safetensors  the last state, to go on from
+    encoder.json            the encoder's configuration
+    tokenizer.json
+    run.json                versions, hardware, encoder, data
+    metrics.jsonl           losses and scores over time
+    scores.json             dev scores of the best model, once finished
+    tensorboard/            events, where TensorBoard is installed
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from plait import __version__
+from plait.config import RunConfig, differences, read_recipe, to_toml
+from plait.errors import RunError
+from plait.train.checkpoint import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from plait.train.build import Parts
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Paths inside a run's folder."""
+
+    path: Path
+
+    @property
+    def recipe(self) -> Path:
+        """The resolved recipe."""
+        return self.path / "recipe.toml"
+
+    @property
+    def weights(self) -> Path:
+        """The best model."""
+        return self.path / "model.safetensors"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The last state."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def encoder(self) -> Path:
+        """The encoder's configuration."""
+        return self.path / "encoder.json"
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer, whole."""
+        return self.path / "tokenizer.json"
+
+    @property
+    def scores(self) -> Path:
+        """Dev scores of a finished run."""
+        return self.path / "scores.json"
+
+    @property
+    def info(self) -> Path:
+        """What the run was made with."""
+        return self.path / "run.json"
+
+    def read_config(self) -> RunConfig:
+        """Read the resolved recipe back."""
+        if not self.recipe.is_file():
+            raise RunError(f"{self.path} is not a run: it has no recipe.toml")
+        return read_recipe(self.recipe)
+
+    def read_json(self, path: Path) -> dict[str, Any]:
+        """Read one of the run's JSON files."""
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise RunError(f"{path} is missing: the run is not finished") from error
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: {error}") from error
+        return values
+
+
+def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -> RunFolder:
+    """Refuse a folder that holds something else, before anything slow begins.
+
+    `command` is what goes on with the run, for the error that an existing folder gives.
+    """
+    folder = RunFolder(path)
+    if not resume:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunError(
+                f"{path} exists already and is not overwritten; go on there with "
+                f"`{command}`, or choose another --out"
+            )
+        return folder
+    if not path.is_dir():
+        raise RunError(f"there is no run at {path} to resume; leave out --resume to start one")
+    changed = differences(folder.read_config(), config)
+    if changed:
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        raise RunError(
+            f"{path} was started with another recipe ({'; '.join(changed[:5])}{more}); "
+            "resume it unchanged, or train under another --out"
+        )
+    return folder
+
+
+@contextmanager
+def opened(folder: RunFolder, config: RunConfig) -> Iterator[None]:
+    """Make the folder if it is new, and keep a second process from training in it."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        if not folder.recipe.exists():
+            write_text(folder.recipe, to_toml(config))
+        yield
+
+
+@contextmanager
+def _locked(folder: RunFolder) -> Iterator[None]:
+    if os.name != "posix":  # no such lock elsewhere
+        yield
+        return
+    import fcntl
+
+    with (folder.path / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunError(f"{folder.path} is being trained by another process") from error
+        yield
+
+
+def write_parts(folder: RunFolder, parts: Parts, data: dict[str, Any]) -> None:
+    """Write what predicting anywhere needs besides weights, and what the run was made with."""
+    write_text(folder.encoder, json.dumps(parts.model.encoder.config, indent=1))
+    parts.tokenizer.save(folder.tokenizer)
+    info = {
+        "plait": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": describe_device(parts.device),
+        "threads": torch.get_num_threads(),
+        "precision": "bf16" if parts.autocast else "fp32",
+        "encoder": parts.encoder,
+        "data": data,
+    }
+    write_text(folder.info, json.dumps(info, indent=1))
+
+
+def describe_device(device: torch.device) -> str:
+    """Name a device in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({platform.machine()}, {os.cpu_count()} cores)"

@@ -1,0 +1,137 @@
+"""Listeners: whoever wants to hear how a run goes, one method per event.
+
+plait's own log and TensorBoard listen through the same door as yours: register a class in a
+file, name the file under `plugins` and the class under `listeners`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+from plait.registry import Registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from plait.evaluate import Scores
+    from plait.train.loop import StepRecord
+
+
+class Listener:
+    """Contract of the family. Override what you need; the rest does nothing."""
+
+    def start(self, folder: Path, config: dict[str, Any], step: int) -> None:
+        """Training begins, or goes on after `step` updates, in a run's folder."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know, in a sentence."""
+
+    def reading(self, what: str, done: int, total: int) -> None:
+        """Files are read and tokenised; `done` of `total` bytes so far."""
+
+    def step(self, record: StepRecord) -> None:
+        """One update was made. Its tensors may be on the device: reading them waits for it."""
+
+    def losses(self, record: StepRecord, losses: dict[str, float]) -> None:
+        """Some updates were made; `losses` are each task's mean since the last call."""
+
+    def scores(self, step: int, split: str, scores: Scores) -> None:
+        """A split was scored after `step` updates."""
+
+    def end(self, result: dict[str, Any]) -> None:
+        """The run ended; `result` is what scores.json holds. Not called when it is interrupted."""
+
+    def close(self) -> None:
+        """Nothing more will come, whatever happened."""
+
+
+LISTENERS: Registry[Listener] = Registry("listener", "hears of losses and scores as they come")
+
+
+class MetricsLog(Listener):
+    """metrics.jsonl in the run's folder: one JSON object a line, losses and scores alike."""
+
+    def __init__(self, lines: int):
+        self.lines = lines
+        """Lines that belong to what is saved; what a killed run wrote after that is dropped."""
+
+    def start(self, folder: Path, config: dict[str, Any], step: int) -> None:  # noqa: ARG002
+        """Open the log, cut to the lines that count."""
+        path = folder / "metrics.jsonl"
+        kept = path.read_bytes().splitlines(keepends=True)[: self.lines] if path.exists() else []
+        self._file = path.open("wb")
+        self._file.writelines(kept)
+        self._file.flush()
+
+    def losses(self, record: StepRecord, losses: dict[str, float]) -> None:
+        """Write one line."""
+        self._write(
+            {
+                "event": "losses",
+                "step": record.total_steps,
+                "stage": record.stage,
+                "epoch": record.epoch,
+                "rate": record.rate,
+                "losses": losses,
+            }
+        )
+
+    def scores(self, step: int, split: str, scores: Scores) -> None:
+        """Write one line."""
+        metrics = {name: task.to_json()["metrics"] for name, task in scores.tasks.items()}
+        line = {"event": "scores", "step": step, "split": split, "metrics": metrics}
+        self._write(line | {"summary": scores.summary})
+
+    def close(self) -> None:
+        """Close the file."""
+        if hasattr(self, "_file"):
+            self._file.close()
+
+    def flush(self) -> None:
+        """Put what was written on disk, so that a checkpoint can count on it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+        self.lines += 1
+
+
+@LISTENERS.register("tensorboard")
+class TensorBoard(Listener):
+    """TensorBoard events in the run's folder; silent where the package is not installed."""
+
+    def start(self, folder: Path, config: dict[str, Any], step: int) -> None:  # noqa: ARG002
+        """Open an event file; what an earlier sitting wrote past `step` is hidden."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            self._writer = None
+            return
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def losses(self, record: StepRecord, losses: dict[str, float]) -> None:
+        """Add the losses and the rate."""
+        if self._writer is not None:
+            for task, loss in losses.items():
+                self._writer.add_scalar(f"loss/{task}", loss, record.total_steps)
+            self._writer.add_scalar("rate", record.rate, record.total_steps)
+
+    def scores(self, step: int, split: str, scores: Scores) -> None:
+        """Add every figure."""
+        if self._writer is not None:
+            for name, task in scores.tasks.items():
+                for metric, value in task.metrics.items():
+                    if math.isfinite(value):
+                        self._writer.add_scalar(f"{split}/{name}/{metric}", value, step)
+            for key, value in scores.summary.items():
+                self._writer.add_scalar(f"{split}/{key}", value, step)
+
+    def close(self) -> None:
+        """Close the event file."""
+        if getattr(self, "_writer", None) is not None:
+            self._writer.close()

@@ -1,0 +1,265 @@
+"""The loop of one stage: a generator that yields one record per update.
+
+It takes parts and callbacks, keeps its place in a TrainState, and knows no disk and no
+console. Whoever consumes the records logs, saves and stops.
+
+Every random choice follows from the seed and the place alone: the order of a task's
+examples from (task, pass), the schedule's draws from (epoch), dropout from (update). So a
+loop started from a saved place goes on exactly as one that never stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import torch
+
+from plait.schedules import Size
+from plait.train.optimizer import rate_factor, set_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from plait.config import StageConfig
+    from plait.evaluate import Scores
+    from plait.schedules import Schedule, Turn
+    from plait.train.step import Step, StepResult
+    from plait.types import Batch
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where a task is in its data: which pass, and how many batches of it are used up."""
+
+    passes: int = 0
+    batches: int = 0
+
+
+@dataclass(slots=True)
+class TrainState:
+    """Everything about a run's place that is not a tensor; JSON and back."""
+
+    stage: int = 0
+    epoch: int = 0
+    turn: int = 0
+    """Turns of the schedule used up in this epoch."""
+    step: int = 0
+    """Updates made in this stage."""
+    total_steps: int = 0
+    """Updates made in all stages."""
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
+    """Tasks that early stopping took out of this stage."""
+    best: float | None = None
+    """Best dev figure so far; what `select` names."""
+    best_step: int = 0
+    """Total updates at the best figure."""
+    waits: dict[str, int] = field(default_factory=dict)
+    """Evaluations since the last better figure, of each task and of '' for all."""
+    peaks: dict[str, float] = field(default_factory=dict)
+    """Best figure of this stage, of each task and of '' for all."""
+    seconds: float = 0.0
+    """Time spent training, over all sittings."""
+    log_lines: int = 0
+    """Lines of the log that belong to what is saved."""
+    finished: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TrainState:
+        """Read back what to_json wrote."""
+        cursors = {task: Cursor(**cursor) for task, cursor in values["cursors"].items()}
+        return cls(**{**values, "cursors": cursors})
+
+    def next_stage(self) -> None:
+        """Go to the start of the following stage."""
+        self.stage += 1
+        self.epoch = self.turn = self.step = 0
+        self.cursors, self.stopped, self.waits, self.peaks = {}, [], {}, {}
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One update, as its consumers see it. Tensors may still be on the device."""
+
+    stage: str
+    epoch: int
+    step: int
+    """Updates made in this stage, this one included."""
+    num_steps: int
+    total_steps: int
+    rate: float
+    num_examples: int
+    result: StepResult
+    scores: dict[str, Scores] = field(default_factory=dict)
+    """Scores by split, where this update was followed by an evaluation."""
+    ends_epoch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One task's training batches: any number of seeded passes over its examples."""
+
+    num_examples: int
+    batch_size: int
+    seed: tuple[int, ...]
+    make: Callable[[torch.Tensor], Batch]
+    """Rows in, batch out."""
+
+    @property
+    def size(self) -> Size:
+        """Examples, and batches of a whole pass, the last one smaller."""
+        return Size(self.num_examples, -(-self.num_examples // self.batch_size))
+
+    def take(self, cursor: Cursor, order: np.ndarray) -> Batch:
+        """Return the batch a cursor points at."""
+        start = cursor.batches * self.batch_size
+        return self.make(torch.from_numpy(order[start : start + self.batch_size]))
+
+    def order(self, passes: int) -> np.ndarray:
+        """Return the order of the examples in one pass."""
+        return np.random.default_rng([*self.seed, passes]).permutation(self.num_examples)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The built parts of one stage."""
+
+    name: str
+    index: int
+    config: StageConfig
+    seed: int
+    schedule: Schedule
+    streams: Mapping[str, Stream]
+    step: Step
+
+    @property
+    def sizes(self) -> dict[str, Size]:
+        """How much each task has to train on."""
+        return {task: stream.size for task, stream in self.streams.items()}
+
+    def turns(self, epoch: int) -> Iterator[Turn]:
+        """Yield the schedule's turns of one epoch."""
+        generator = np.random.default_rng([self.seed, self.index, epoch])
+        return self.schedule.epoch(self.sizes, epoch, self.config.epochs, generator)
+
+    def num_steps(self) -> int:
+        """Count the updates of the whole stage."""
+        limit = self.config.max_steps
+        total = 0
+        for epoch in range(self.config.epochs):
+            turns = sum(1 for _ in self.turns(epoch))
+            total += -(-turns // self.config.accumulate)
+            if limit is not None and total >= limit:
+                return limit
+        return total
+
+
+def run_stage(
+    stage: Stage, state: TrainState, evaluate: Callable[[], dict[str, Scores]] | None = None
+) -> Iterator[StepRecord]:
+    """Train from wherever `state` is to the end of the stage, yielding a record per update.
+
+    `state` is up to date whenever a record is yielded. A task listed in `state.stopped` is
+    passed over; the stage ends early once all are.
+    """
+    config, num_steps = stage.config, stage.num_steps()
+    feed = _Feed(stage, state)
+    while state.epoch < config.epochs and state.step < num_steps:
+        turns = stage.turns(state.epoch)
+        if state.turn == 0:
+            feed.start_epoch()
+        remaining = islice(turns, state.turn, None)
+        window = list(islice(remaining, config.accumulate))
+        while window and state.step < num_steps:
+            following = list(islice(remaining, config.accumulate))
+            taken = [turn for turn in map(feed.take, window) if turn]
+            state.turn += len(window)
+            ends_epoch = not following
+            if taken:
+                rate = rate_factor(config, state.step, num_steps)
+                set_rate(stage.step.optimizer, rate)
+                seed_everything(stage.seed, stage.index, state.step)
+                result = stage.step(taken)
+                state.step += 1
+                state.total_steps += 1
+                if ends_epoch:
+                    state.epoch, state.turn = state.epoch + 1, 0
+                due = evaluate is not None and _is_due(config, state, num_steps, ends_epoch)
+                yield StepRecord(
+                    stage=stage.name,
+                    epoch=state.epoch if ends_epoch else state.epoch + 1,
+                    step=state.step,
+                    num_steps=num_steps,
+                    total_steps=state.total_steps,
+                    rate=rate * config.lr,
+                    num_examples=sum(_num_examples(b) for turn in taken for b in turn.values()),
+                    result=result,
+                    scores=evaluate() if due and evaluate else {},
+                    ends_epoch=ends_epoch,
+                )
+            elif ends_epoch:
+                state.epoch, state.turn = state.epoch + 1, 0
+            if len(state.stopped) == len(stage.streams):
+                return
+            window = following
+
+
+def seed_everything(*place: int) -> None:
+    """Start the devices' random streams at a given place of the run."""
+    # SeedSequence mixes the numbers, so that neighbouring places share nothing.
+    torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0] >> 1))
+
+
+def task_seed(task: str) -> int:
+    """Turn a task's name into a number that is the same everywhere."""
+    return crc32(task.encode())
+
+
+class _Feed:
+    """Turns of task names become turns of batches, moving the state's cursors along."""
+
+    def __init__(self, stage: Stage, state: TrainState):
+        self.stage, self.state = stage, state
+        self.orders: dict[str, tuple[int, np.ndarray]] = {}
+        for task in stage.streams:
+            state.cursors.setdefault(task, Cursor())
+
+    def start_epoch(self) -> None:
+        """Begin a new pass over every task that does not keep its place."""
+        for task, cursor in self.state.cursors.items():
+            if cursor.batches and not self.stage.schedule.keeps_place(task):
+                cursor.passes, cursor.batches = cursor.passes + 1, 0
+
+    def take(self, turn: Turn) -> dict[str, Batch]:
+        """Return the turn's batches, without those of stopped tasks."""
+        return {task: self._next(task) for task in turn if task not in self.state.stopped}
+
+    def _next(self, task: str) -> Batch:
+        stream, cursor = self.stage.streams[task], self.state.cursors[task]
+        if cursor.batches == stream.size.batches:
+            cursor.passes, cursor.batches = cursor.passes + 1, 0
+        if self.orders.get(task, (-1,))[0] != cursor.passes:
+            self.orders[task] = (cursor.passes, stream.order(cursor.passes))
+        batch = stream.take(cursor, self.orders[task][1])
+        cursor.batches += 1
+        return batch
+
+
+def _is_due(config: StageConfig, state: TrainState, num_steps: int, ends_epoch: bool) -> bool:
+    if state.step == num_steps:
+        return True
+    if config.eval_every == "epoch":
+        return ends_epoch
+    return state.step % config.eval_every == 0
+
+
+def _num_examples(batch: Batch) -> int:
+    return 0 if batch.labels is None else len(batch.labels)

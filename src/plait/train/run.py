@@ -1,0 +1,359 @@
+"""A recipe becomes a trained model in a folder: the consumers of the loop's records.
+
+Scores, log, checkpoints, early stopping and interruption live here; the loop knows none.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from plait.data import shared_examples
+from plait.errors import DataError, DeviceMemoryError, Interrupted, RunError
+from plait.evaluate import Scorer, Scores, score_baseline
+from plait.train.build import Parts, build, build_stage, load_data
+from plait.train.checkpoint import (
+    load_checkpoint,
+    load_state,
+    load_weights,
+    save_checkpoint,
+    save_weights,
+    write_text,
+)
+from plait.train.folder import RunFolder, check_folder, opened, write_parts
+from plait.train.listeners import LISTENERS, Listener, MetricsLog
+from plait.train.loop import Stage, StepRecord, TrainState, run_stage, task_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from plait.config import EarlyStopping, RunConfig
+    from plait.data import Dataset
+
+Data = dict[str, dict[str, "Dataset"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished run."""
+
+    folder: Path
+    result: dict[str, Any]
+    """What scores.json holds."""
+
+
+def train(
+    config: RunConfig,
+    out: Path,
+    *,
+    data: str | None = None,
+    resume: bool = False,
+    command: str = "plait train RECIPE --out RUN --resume",
+    listeners: Sequence[Listener] = (),
+) -> Outcome:
+    """Train a recipe into a folder, or go on with what is there.
+
+    `data` stands in for the recipe's data root; `command` is how the user would resume.
+    """
+    folder = check_folder(out, config, resume=resume, command=command)
+    parts = build(config)
+    own = [LISTENERS.build(table, f"listeners.{i}") for i, table in enumerate(config.listeners)]
+    session = _Session(parts, folder, [*listeners, *own], command)
+    # Until the data is known to be good, nothing is written that a second try would trip over.
+    datasets = session.read(data)
+    with opened(folder, config):
+        state = load_state(folder.checkpoint) if folder.checkpoint.exists() else TrainState()
+        if state.finished:
+            return Outcome(out, folder.read_json(folder.scores))
+        try:
+            return session.run(datasets, state)
+        finally:
+            for listener in session.listeners:
+                listener.close()
+
+
+class _Session:
+    """One sitting of a run, from its data to its scores."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        folder: RunFolder,
+        listeners: list[Listener],
+        command: str,
+    ):
+        self.parts, self.config, self.folder = parts, parts.config, folder
+        self.listeners, self.command = listeners, command
+        self.state = TrainState()
+        self.interrupted = threading.Event()
+        self.sums = _LossSums()
+        self.clock = time.monotonic()
+        self.scorer = Scorer(parts.model, parts.tasks, parts.collator, autocast=parts.autocast)
+
+    def tell(self, event: str, *args: Any) -> None:
+        for listener in self.listeners:
+            getattr(listener, event)(*args)
+
+    def run(self, data: Data, state: TrainState) -> Outcome:
+        self.state = state
+        self.log = MetricsLog(state.log_lines)
+        self.listeners = [self.log, *self.listeners]
+        self._describe(data)
+        plain = self.config.model_dump(mode="json")
+        self.tell("start", self.folder.path, plain, self.state.total_steps)
+        baseline = score_baseline(self.parts.tasks, data["train"], data["dev"])
+        with self._catch_interrupt():
+            if self.config.score_first and not self.state.total_steps:
+                self._hear_scores({"dev": self.scorer.score(data["dev"])})
+            for index in range(self.state.stage, len(self.config.stages)):
+                self._train_stage(index, data)
+        return self._finish(data, baseline)
+
+    # --- data ---
+
+    def read(self, root: str | None) -> Data:
+        def progress(what: str, done: int, total: int) -> None:
+            self.tell("reading", what, done, total)
+
+        data: Data = {}
+        for split in ("train", "dev"):
+            data[split] = load_data(
+                self.config, self.parts.tokenizer, split, data=root, progress=progress
+            )
+            for name, dataset in data[split].items():
+                for sentence in dataset.report.sentences():
+                    self.tell("note", f"{name}: {sentence}")
+                if not len(dataset):
+                    raise DataError(f"task {name!r} has no {split} rows left")
+        for name in data["train"].keys() & data["dev"].keys():
+            overlap = shared_examples(data["train"][name], data["dev"][name])
+            if overlap.count:
+                self.tell(
+                    "note",
+                    f"{name}: {overlap.count} dev examples are in train as well "
+                    f"(first: {', '.join(overlap.ids[:3])}); dev scores are a little flattered",
+                )
+        if note := self.parts.encoder["notes"]:
+            self.tell("note", note)
+        return data
+
+    def _describe(self, data: Data) -> None:
+        """Write what the run is made of, or check that a resumed one is made of the same."""
+        facts = {
+            split: {name: {"rows": len(d), "key": d.key} for name, d in datasets.items()}
+            for split, datasets in data.items()
+        }
+        if self.folder.checkpoint.exists():
+            before = self.folder.read_json(self.folder.info)
+            if before["data"] != facts:
+                raise RunError(
+                    f"the data changed since {self.folder.path} was started; "
+                    "bring it back as it was, or train under another --out"
+                )
+            if before["encoder"]["sha256"] != self.parts.encoder["sha256"]:
+                raise RunError(f"the encoder changed since {self.folder.path} was started")
+        else:
+            write_parts(self.folder, self.parts, facts)
+
+    # --- training ---
+
+    def _train_stage(self, index: int, data: Data) -> None:
+        parts, state = self.parts, self.state
+        stage = build_stage(parts, index, data["train"])
+        if self.folder.checkpoint.exists() and (state.step or state.stage):
+            optimizer = stage.step.optimizer if state.step else None
+            load_checkpoint(self.folder.checkpoint, parts.model, optimizer)
+        parts.model.train()
+        evaluate = self._evaluation(stage, data)
+        try:
+            for record in run_stage(stage, state, evaluate):
+                self._consume(stage, record)
+                if self._should_stop(stage, record):
+                    break
+        except RuntimeError as error:
+            if not _is_memory(error):
+                raise
+            raise _explain_memory(stage, self.command) from error
+        state.next_stage()
+        if state.stage < len(self.config.stages):
+            self._save(None)
+        elif not self.folder.weights.exists():  # no dev set chose a best one
+            save_weights(self.folder.weights, parts.model)
+
+    def _evaluation(self, stage: Stage, data: Data) -> Callable[[], dict[str, Scores]] | None:
+        """Choose the rows scored while training: dev, and some of train if asked."""
+        if not data["dev"]:
+            return None
+        limit = stage.config.eval_limit
+        dev = {name: self._some(name, d, limit) for name, d in data["dev"].items()}
+        known = {
+            name: self._some(name, d, stage.config.train_limit)
+            for name, d in data["train"].items()
+            if stage.config.train_limit
+        }
+
+        def evaluate() -> dict[str, Scores]:
+            scores = {"dev": self.scorer.score(dev)}
+            return scores | ({"train": self.scorer.score(known)} if known else {})
+
+        return evaluate
+
+    def _some(self, name: str, dataset: Dataset, limit: int | None) -> Dataset:
+        if limit is None or len(dataset) <= limit:
+            return dataset
+        generator = np.random.default_rng([self.config.seed, task_seed(name)])
+        rows = np.sort(generator.choice(len(dataset), size=limit, replace=False))
+        return dataset.take(torch.from_numpy(rows))
+
+    def _consume(self, stage: Stage, record: StepRecord) -> None:
+        self.sums.add(record)
+        self.tell("step", record)
+        if record.total_steps % self.config.log_every == 0 or record.scores:
+            self.tell("losses", record, self.sums.take())
+        if record.scores:
+            better = self._hear_scores(record.scores)
+            if better:
+                save_weights(self.folder.weights, self.parts.model)
+            self._wait_longer(stage, record.scores["dev"])
+        stopping = self.interrupted.is_set()
+        if record.scores or stopping or record.total_steps % self.config.save_every == 0:
+            self._save(stage)
+        if stopping:
+            raise Interrupted(
+                f"stopped after {record.total_steps} updates; everything is saved in "
+                f"{self.folder.path}. Go on with: {self.command}"
+            )
+
+    def _hear_scores(self, scores: Mapping[str, Scores]) -> bool:
+        """Pass scores on and remember the best; say whether these are."""
+        state = self.state
+        for split, figures in scores.items():
+            self.tell("scores", state.total_steps, split, figures)
+        figure = scores["dev"].summary[self.config.select]
+        better = state.total_steps > 0 and (state.best is None or figure > state.best)
+        if better:
+            state.best, state.best_step = figure, state.total_steps
+        return better
+
+    def _wait_longer(self, stage: Stage, scores: Scores) -> None:
+        """Count the evaluations since each figure was last at its best."""
+        figures = {"": scores.summary[self.config.select], **scores.primary}
+        for name, figure in figures.items():
+            if name not in self.state.peaks or figure > self.state.peaks[name]:
+                self.state.peaks[name], self.state.waits[name] = figure, 0
+            else:
+                self.state.waits[name] += 1
+        rule = stage.config.early_stopping
+        if rule is not None and rule.per_task:
+            for task in stage.streams:
+                if task not in self.state.stopped and _is_out(self.state, rule, task):
+                    self.state.stopped.append(task)
+                    self.tell("note", f"{task} no longer gets better and is left out from here on")
+
+    def _should_stop(self, stage: Stage, record: StepRecord) -> bool:
+        rule = stage.config.early_stopping
+        if rule is None or rule.per_task or not record.scores or not _is_out(self.state, rule, ""):
+            return False
+        self.tell("note", f"stopped early after {record.total_steps} updates: dev stays below best")
+        return True
+
+    # --- keeping ---
+
+    def _save(self, stage: Stage | None) -> None:
+        now = time.monotonic()
+        self.state.seconds += now - self.clock
+        self.clock = now
+        self.log.flush()
+        self.state.log_lines = self.log.lines
+        optimizer = None if stage is None else stage.step.optimizer
+        save_checkpoint(self.folder.checkpoint, self.parts.model, optimizer, self.state)
+
+    def _finish(self, data: Data, baseline: Scores) -> Outcome:
+        state, folder = self.state, self.folder
+        self.state.seconds += time.monotonic() - self.clock
+        load_weights(folder.weights, self.parts.model)
+        result: dict[str, Any] = {
+            "recipe": self.config.name,
+            "steps": state.total_steps,
+            "best_step": state.best_step or state.total_steps,
+            "seconds": round(state.seconds, 1),
+        }
+        if self.parts.device.type == "cuda":
+            result["peak_memory_mib"] = torch.cuda.max_memory_allocated() >> 20
+        if data["dev"]:
+            result["dev"] = self.scorer.score(data["dev"]).to_json()
+            result["baseline"] = baseline.to_json()
+        write_text(folder.scores, json.dumps(result, indent=1))
+        state.finished = True
+        self.clock = time.monotonic()
+        self._save(None)
+        self.tell("end", result)
+        return Outcome(folder.path, result)
+
+    @contextmanager
+    def _catch_interrupt(self) -> Iterator[None]:
+        """Let the first Ctrl-C (or a polite kill) end the run after the update at hand."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def ask(number: int, _: object) -> None:
+            self.interrupted.set()
+            signal.signal(number, previous[number])
+            self.tell("note", "stopping after this update, to save it; once more stops at once")
+
+        previous: dict[int, Any] = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, ask)
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+class _LossSums:
+    """Losses since the last line of the log, left on the device until they are wanted."""
+
+    def __init__(self) -> None:
+        self.losses: dict[str, list[torch.Tensor]] = {}
+
+    def add(self, record: StepRecord) -> None:
+        for task, loss in record.result.losses.items():
+            self.losses.setdefault(task, []).append(loss)
+
+    def take(self) -> dict[str, float]:
+        means = {task: torch.stack(losses).mean() for task, losses in self.losses.items()}
+        self.losses = {}
+        return {task: float(mean) for task, mean in means.items()}
+
+
+def _is_out(state: TrainState, rule: EarlyStopping, name: str) -> bool:
+    return state.waits.get(name, 0) >= rule.patience
+
+
+def _is_memory(error: RuntimeError) -> bool:
+    # A CPU's allocator raises a plain RuntimeError.
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+
+
+def _explain_memory(stage: Stage, command: str) -> DeviceMemoryError:
+    size = max(stream.batch_size for stream in stage.streams.values())
+    hint = (
+        f"try -o train.batch_size={size // 2} -o train.accumulate={stage.config.accumulate * 2}"
+        if size > 1
+        else "try a smaller -o encoder.max_length"
+    )
+    return DeviceMemoryError(
+        f"out of memory at batch size {size}: {hint} (under a new --out; the last checkpoint "
+        f"of this one stands: {command})"
+    )

@@ -1,0 +1,216 @@
+"""One update: batches of some tasks in, losses out, parameters moved.
+
+Read as a recipe: one loss per task, its regularizer terms added, one gradient per task on
+what is shared, gradients made one, clipped, applied. Tensors in, tensors out: nothing here
+looks at a value on the device or waits for it, so the whole step can be captured once and
+replayed.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import Tensor, nn
+
+    from plait.aggregators import Aggregator
+    from plait.losses import Loss
+    from plait.model.multitask import MultitaskModel
+    from plait.regularizers import Regularizer
+    from plait.types import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class TaskParts:
+    """What the step needs to know of one task."""
+
+    loss: Loss
+    weight: float = 1.0
+    regularizers: Sequence[Regularizer] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one update saw, still on the device."""
+
+    losses: dict[str, Tensor]
+    """Each task's own loss, unweighted, without regularizer terms."""
+    terms: dict[str, Tensor]
+    """Each task's regularizer terms, where there are any."""
+    grad_norm: Tensor
+    """Norm of the whole gradient before clipping."""
+
+
+class FlatGradients:
+    """Room for gradients in one flat tensor: shared parameters first, then each head.
+
+    Parameters get views of it as their `.grad`, so that backward passes write straight into
+    place and aggregation and clipping are a few operations on long vectors.
+    """
+
+    def __init__(
+        self,
+        shared: Sequence[nn.Parameter],
+        heads: Mapping[str, Sequence[nn.Parameter]],
+        num_rows: int,
+    ):
+        self.shared = list(shared)
+        self.heads = {task: list(parameters) for task, parameters in heads.items()}
+        num_shared = sum(p.numel() for p in self.shared)
+        every = [*self.shared, *(p for ps in self.heads.values() for p in ps)]
+        device = every[0].device
+        self.total = torch.zeros(sum(p.numel() for p in every), device=device)
+        self.reduced = self.total[:num_shared]
+        # Where one row is enough, tasks add up in the place the update reads.
+        self.rows = (
+            self.reduced.unsqueeze(0)
+            if num_rows == 1
+            else torch.zeros(num_rows, num_shared, device=device)
+        )
+        self._row_views = [_views(row, self.shared) for row in self.rows]
+        self._shared_views = _views(self.reduced, self.shared)
+        self._head_views: dict[str, list[Tensor]] = {}
+        start = num_shared
+        for task, parameters in self.heads.items():
+            size = sum(p.numel() for p in parameters)
+            self._head_views[task] = _views(self.total[start : start + size], parameters)
+            start += size
+
+    def clear(self) -> None:
+        """Set every gradient to 0 and detach the heads, which only their tasks move."""
+        self.total.zero_()
+        if len(self.rows) > 1:
+            self.rows.zero_()
+        for parameters in self.heads.values():
+            for parameter in parameters:
+                parameter.grad = None
+
+    def collect(self, task: str, row: int) -> None:
+        """Let the next backward pass add to this row, and to the task's head."""
+        _point(self.shared, self._row_views[row])
+        _point(self.heads[task], self._head_views[task])
+
+    def apply(self) -> None:
+        """Let the optimizer read the reduced gradient."""
+        _point(self.shared, self._shared_views)
+
+
+class Step:
+    """Callable that makes one update from the batches of one or more turns."""
+
+    def __init__(
+        self,
+        model: MultitaskModel,
+        tasks: Mapping[str, TaskParts],
+        aggregator: Aggregator,
+        optimizer: torch.optim.Optimizer,
+        *,
+        clip: float = 0.0,
+        autocast: torch.dtype | None = None,
+        reduce: Callable[[Tensor], None] | None = None,
+    ):
+        self.model, self.tasks, self.aggregator = model, tasks, aggregator
+        self.optimizer, self.clip, self.autocast = optimizer, clip, autocast
+        self.reduce = reduce
+        self.device = next(model.parameters()).device
+        self.generator = default_generator(self.device)
+        self.gradients = FlatGradients(
+            [p for p in model.shared_parameters().values() if p.requires_grad],
+            {t: [p for p in model.head_parameters(t).values() if p.requires_grad] for t in tasks},
+            num_rows=len(tasks) if aggregator.per_task else 1,
+        )
+
+    def __call__(self, turns: Sequence[Mapping[str, Batch]]) -> StepResult:
+        """Make one update from the turns' batches, every turn counting the same."""
+        self.gradients.clear()
+        sums = _Sums()
+        rows: dict[str, int] = {}
+        for turn in turns:
+            for task, batch in turn.items():
+                row = rows.setdefault(task, len(rows)) if self.aggregator.per_task else 0
+                with self._precision():
+                    loss, term = self._losses(task, batch)
+                self.gradients.collect(task, row)
+                weight = self.tasks[task].weight / len(turns)
+                ((loss if term is None else loss + term) * weight).backward()
+                sums.add(task, loss.detach(), None if term is None else term.detach())
+        self._aggregate(len(rows) if self.aggregator.per_task else 1)
+        grad_norm = self._clip()
+        self.optimizer.step()
+        return StepResult(sums.mean(sums.losses), sums.mean(sums.terms), grad_norm)
+
+    def _losses(self, task: str, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return a task's loss and the sum of its regularizer terms."""
+        parts = self.tasks[task]
+        assert batch.labels is not None
+        outputs = self.model(task, batch.tokens)
+        loss = parts.loss(outputs, batch.labels)
+        if not parts.regularizers:
+            return loss, None
+        terms = [term(self.model, task, batch, outputs) for term in parts.regularizers]
+        return loss, torch.stack(terms).sum()
+
+    def _aggregate(self, num_rows: int) -> None:
+        """Make the tasks' gradients on the shared parameters one."""
+        rows = self.gradients.rows[:num_rows]
+        if self.reduce is not None:  # across processes, each task's before they meet
+            for row in rows:
+                self.reduce(row)
+            self.reduce(self.gradients.total[len(self.gradients.reduced) :])
+        if self.aggregator.per_task:
+            self.gradients.reduced.copy_(self.aggregator(rows, self.generator))
+        self.gradients.apply()
+
+    def _clip(self) -> Tensor:
+        norm = torch.linalg.vector_norm(self.gradients.total)
+        if self.clip:
+            self.gradients.total.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def _precision(self) -> AbstractContextManager[object]:
+        if self.autocast is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.autocast)
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Losses of the turns of one update, added up per task."""
+
+    losses: dict[str, Tensor] = field(default_factory=dict)
+    terms: dict[str, Tensor] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, task: str, loss: Tensor, term: Tensor | None) -> None:
+        self.counts[task] = self.counts.get(task, 0) + 1
+        self.losses[task] = self.losses[task] + loss if task in self.losses else loss
+        if term is not None:
+            self.terms[task] = self.terms[task] + term if task in self.terms else term
+
+    def mean(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {task: total / self.counts[task] for task, total in sums.items()}
+
+
+def default_generator(device: torch.device) -> torch.Generator:
+    """Return the generator that dropout on this device draws from."""
+    if device.type == "cuda":
+        torch.cuda.init()
+        return torch.cuda.default_generators[device.index or 0]
+    return torch.default_generator
+
+
+def _views(flat: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+    """Cut a flat tensor into pieces of the parameters' shapes."""
+    pieces = flat.split([p.numel() for p in parameters]) if parameters else ()
+    return [piece.view_as(p) for piece, p in zip(pieces, parameters, strict=True)]
+
+
+def _point(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor]) -> None:
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient

@@ -1,0 +1,124 @@
+"""The few shapes that travel between rooms: a task, a batch of it, and an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Kind = Literal["classes", "binary", "score"]
+Inputs = Literal["joined", "apart"]
+
+
+class TaskSpec(BaseModel):
+    """What a task is, apart from the files it is read from.
+
+    A task is data, not code: one or two texts in, a class, a yes/no or a score out.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
+
+    kind: Kind
+    labels: tuple[str, ...] = ()
+    """Words for the classes, in the order of their numbers. Empty for a score."""
+    range: tuple[float, float] = (0.0, 1.0)
+    """Lowest and highest score. Only for kind 'score'."""
+    text: tuple[str, ...]
+    """Names of the text columns: one, or two for a pair."""
+    inputs: Inputs = "joined"
+    """A pair in one input ([CLS] a [SEP] b [SEP]), or each text encoded apart."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: object) -> object:
+        if not isinstance(values, dict):
+            return values
+        values = dict(values)
+        if isinstance(values.get("text"), str):
+            values["text"] = (values["text"],)
+        if isinstance(values.get("labels"), int):
+            values["labels"] = tuple(str(i) for i in range(values["labels"]))
+        if values.get("kind") == "binary" and not values.get("labels"):
+            values["labels"] = ("no", "yes")
+        return values
+
+    @model_validator(mode="after")
+    def _check(self) -> TaskSpec:
+        if not 1 <= len(self.text) <= 2:
+            raise ValueError(f"text names {len(self.text)} columns; a task has one or two")
+        if len(self.text) == 1 and self.inputs == "apart":
+            raise ValueError("inputs = 'apart' needs two text columns")
+        if self.kind == "classes" and len(self.labels) < 2:
+            raise ValueError("labels must give the number of classes, or their names, two or more")
+        if self.kind == "binary" and len(self.labels) != 2:
+            raise ValueError(f"a binary task has 2 labels, not {len(self.labels)}")
+        if self.kind == "score" and self.labels:
+            raise ValueError("a score has a range, not labels")
+        if twice := [label for label in set(self.labels) if self.labels.count(label) > 1]:
+            raise ValueError(f"labels has {min(twice)!r} twice")
+        if self.range[0] >= self.range[1]:
+            raise ValueError(f"range runs from {self.range[0]} to {self.range[1]}: nothing between")
+        return self
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether an example has two texts."""
+        return len(self.text) == 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Padded encoder input, every tensor [rows, length]."""
+
+    ids: Tensor
+    """int64 token ids."""
+    types: Tensor
+    """int64 segment ids: 0 for the first text, 1 for the second."""
+    mask: Tensor
+    """bool, True at real tokens, False at padding."""
+
+    def to(self, device: torch.device) -> Tokens:
+        """Return the same tokens on another device."""
+        return Tokens(*(t.to(device, non_blocking=True) for t in (self.ids, self.types, self.mask)))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Examples of one task.
+
+    Where a task's texts are encoded apart, `tokens` has two rows per example:
+    all first texts, then all second texts, so that one pass encodes both.
+    """
+
+    tokens: Tokens
+    labels: Tensor | None
+    """[examples]: int64 class numbers, or float32 for binary and score; None if unlabelled."""
+
+    def to(self, device: torch.device) -> Batch:
+        """Return the same batch on another device."""
+        labels = None if self.labels is None else self.labels.to(device, non_blocking=True)
+        return Batch(self.tokens.to(device), labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One answer: a class with its probabilities, or a score in the task's own units."""
+
+    task: str
+    value: int | float
+    label: str
+    """The class in words, or the score with two decimals."""
+    probabilities: tuple[float, ...] = ()
+    """One per class, adding up to 1. Empty for a score."""
+
+    @property
+    def confidence(self) -> float | None:
+        """Probability of the answer given; None for a score."""
+        return max(self.probabilities) if self.probabilities else None

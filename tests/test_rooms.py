@@ -1,0 +1,215 @@
+"""The order of the rooms: a module imports only from rooms before its own."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import plait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(plait.__file__).parent
+
+# Rooms of one line ignore each other.
+LINES = [
+    ["errors"],
+    ["types"],
+    ["registry"],
+    ["config"],
+    ["data"],
+    ["model"],
+    ["losses", "schedules", "aggregators", "regularizers"],
+    ["evaluate"],
+    ["train"],
+    ["predict"],
+    ["recipes"],
+    ["cli"],
+]
+LEVEL = {room: level for level, line in enumerate(LINES) for room in line}
+
+# What makes `plait --help` slow.
+HEAVY = {"torch", "pyarrow", "numpy", "transformers", "tokenizers"}
+LIGHT_ROOMS = {"errors", "types", "registry", "config", "cli"}
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its dotted name, the package's own __init__ apart."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    del found["plait"]
+    return found
+
+
+def nodes(tree: ast.AST, *, functions: bool) -> Iterator[ast.AST]:
+    """Walk what is run: not TYPE_CHECKING blocks, and functions only if asked."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for other in child.orelse:
+                yield other
+                yield from nodes(other, functions=functions)
+            continue
+        if not functions and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        yield child
+        yield from nodes(child, functions=functions)
+
+
+def imported(source: str, module: str, *, is_package: bool, functions: bool = True) -> set[str]:
+    """Return the dotted names a module's source imports, relative ones resolved."""
+    names = set()
+    for node in nodes(ast.parse(source), functions=functions):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            up = node.level - 1 if is_package else node.level
+            parts = module.split(".")
+            above = parts[: len(parts) - up] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            # `from plait import data` names a room; `from plait.data import x` may or may not.
+            names |= {f"{base}.{alias.name}" for alias in node.names}
+    return names
+
+
+def upward(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    """Return the imports of a module that its room may not make."""
+    own = module.split(".")[1]
+    bad = []
+    for name in sorted(imported(source, module, is_package=is_package)):
+        parts = name.split(".")
+        if parts[0] != "plait":
+            continue
+        room = parts[1] if len(parts) > 1 else ""
+        if room == own or room == "__version__":
+            continue
+        # The public door opens onto every room, so coming in by it is upward as well.
+        if room not in LEVEL or LEVEL[room] >= LEVEL[own]:
+            bad.append(f"{module} imports {name}")
+    return bad
+
+
+def heavy(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    """Return the slow packages a module imports as soon as it is imported itself."""
+    names = imported(source, module, is_package=is_package, functions=False)
+    return sorted({name.split(".")[0] for name in names} & HEAVY)
+
+
+def prints(source: str) -> list[int]:
+    """Return the lines that call print."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
+    ]
+
+
+MODULES = modules()
+each_module = pytest.mark.parametrize("module", MODULES)
+
+
+@each_module
+def test_imports_go_up_the_list_only(module):
+    assert module.split(".")[1] in LEVEL, f"{module} has no room: add it to LINES"
+    path = MODULES[module]
+    source = path.read_text(encoding="utf-8")
+    assert upward(source, module, is_package=path.name == "__init__.py") == []
+
+
+@each_module
+def test_only_the_command_line_prints(module):
+    if module.split(".")[1] != "cli":
+        assert prints(MODULES[module].read_text(encoding="utf-8")) == []
+
+
+@each_module
+def test_light_rooms_import_nothing_heavy(module):
+    path = MODULES[module]
+    if module.split(".")[1] in LIGHT_ROOMS:
+        source = path.read_text(encoding="utf-8")
+        assert heavy(source, module, is_package=path.name == "__init__.py") == []
+
+
+@each_module
+def test_every_module_has_a_docstring(module):
+    assert ast.get_docstring(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+
+
+def test_there_is_no_utils():
+    assert [m for m in MODULES if m.rsplit(".", 1)[-1] in ("utils", "util", "helpers")] == []
+
+
+def test_the_command_line_comes_up_without_anything_heavy():
+    """The rule above sees one file at a time; this sees what they pull in together."""
+    code = f"import sys, plait.cli; print(*sorted({HEAVY!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+# --- these tests can fail ----------------------------------------------------------------
+
+
+def test_the_walk_finds_the_modules():
+    assert {"plait.errors", "plait.config", "plait.data", "plait.cli"} <= MODULES.keys()
+
+
+@pytest.mark.parametrize(
+    ("source", "module"),
+    [
+        ("import plait.cli", "plait.errors"),
+        ("from plait import train", "plait.data.read"),
+        ("from plait.train.loop import run", "plait.model.heads"),
+        ("from ..train import loop", "plait.model.heads"),
+        ("def f():\n    from plait.predict import Predictor", "plait.train.loop"),
+        ("class A:\n    def f(self):\n        import plait.cli.train", "plait.predict"),
+        ("try:\n    import plait.cli\nexcept ImportError:\n    pass", "plait.predict"),
+        ("if TYPE_CHECKING:\n    pass\nelse:\n    import plait.cli", "plait.predict"),
+        ("from plait.schedules import RoundRobin", "plait.losses"),
+        ("from plait import Predictor", "plait.train.loop"),
+        ("import plait", "plait.train.loop"),
+        ("from plait.nowhere import x", "plait.cli.train"),
+    ],
+)
+def test_an_upward_import_is_seen(source, module):
+    assert len(upward(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "module"),
+    [
+        ("from plait.errors import DataError", "plait.data.read"),
+        ("from plait import errors", "plait.data.read"),
+        ("from plait.data.tokens import x", "plait.data.read"),
+        ("from .tokens import x", "plait.data.read"),
+        ("from plait import __version__", "plait.train.checkpoint"),
+        ("if TYPE_CHECKING:\n    from plait.cli import x", "plait.errors"),
+        ("import torch, plaited.cli", "plait.errors"),
+    ],
+)
+def test_a_good_import_is_let_through(source, module):
+    assert upward(source, module) == []
+
+
+def test_relative_imports_of_a_package_start_in_it():
+    assert upward("from .read import x", "plait.data", is_package=True) == []
+    assert upward("from ..cli import x", "plait.data", is_package=True) != []
+
+
+def test_heavy_imports_are_seen_at_module_level_only():
+    assert heavy("import torch.nn\nfrom numpy import array", "plait.config") == ["numpy", "torch"]
+    assert heavy("class A:\n    import pyarrow", "plait.config") == ["pyarrow"]
+    assert heavy("def f():\n    import torch", "plait.config") == []
+    assert heavy("if TYPE_CHECKING:\n    import torch", "plait.config") == []
+
+
+def test_prints_are_seen():
+    assert prints("x = 1\ndef f():\n    print(x)\n'print(x)'") == [3]
