@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV := .venv
+VERSION := 'import sys; print(*sys.version_info[:2])'
 PY := $(VENV)/bin/python
 INSTALL := $(PY) -m pip install --disable-pip-version-check --no-input
 JOBS ?= 2
@@ -49,14 +50,14 @@ docs: install ## regenerate the generated pages
 
 clean: ## remove .venv, builds and caches (runs/ stays)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- .venv -------------------------------------------------------------------------------
 # Each stamp is written last, so that what was interrupted is done again.
 
 # An interpreter named by hand that .venv was not made with: make .venv anew.
 ifneq ($(origin PYTHON),file)
-ifneq ($(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2])' 2>&1),$(shell cat $(VENV)/.made 2>&1))
+ifneq ($(shell $(PYTHON) -c $(VERSION) 2>&1 || true),$(shell cat $(VENV)/.made 2>&1))
 .PHONY: $(VENV)/.made
 endif
 endif
@@ -70,7 +71,7 @@ $(VENV)/.made:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module:" \
 		"install it (python3-venv on Debian and Ubuntu)" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	@$(PY) -c 'import sys; print(*sys.version_info[:2])' > $@
+	@$(PY) -c $(VERSION) > $@
 
 $(VENV)/.runtime: $(VENV)/.made requirements/runtime.txt requirements/encoder.txt
 	$(INSTALL) -r requirements/runtime.txt

@@ -212,6 +212,12 @@ class RunConfig(Section):
     """The dev figure that decides which checkpoint is best."""
     save_every: int = Field(default=500, ge=1)
     """Updates between checkpoints; each evaluation makes one as well."""
+    log_every: int = Field(default=20, ge=1)
+    """Updates between two lines of losses in the log."""
+    score_first: bool = False
+    """Score dev before any training, too."""
+    listeners: tuple[Part, ...] = ({"name": "tensorboard"},)
+    """Who hears of losses and scores besides metrics.jsonl."""
     data: DataConfig = DataConfig()
     encoder: EncoderConfig = EncoderConfig()
     tasks: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TaskConfig] = Field(

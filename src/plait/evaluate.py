@@ -297,23 +297,26 @@ class Scorer:
     batch_size: int = 64
     autocast: torch.dtype | None = None
 
-    def answer(self, task: str, dataset: Dataset) -> Floats:
-        """Return probabilities [examples, classes] or scores [examples], in the data's order."""
+    def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
+        """Return probabilities [examples, classes] or scores [examples], in the data's order.
+
+        `rows`, in rising order, are those to answer; all unless given.
+        """
         device = next(self.model.parameters()).device
         was_training = self.model.training
         self.model.eval()
         parts: list[torch.Tensor] = []
-        rows: list[torch.Tensor] = []
+        places: list[torch.Tensor] = []
         spec, loss = self.tasks[task].spec, self.tasks[task].loss
         try:
             with (
                 torch.inference_mode(),
                 torch.autocast(device.type, self.autocast, enabled=self.autocast is not None),
             ):
-                for row, batch in self.collator.iterate(dataset, spec, self.batch_size):
+                for place, batch in self.collator.iterate(dataset, spec, self.batch_size, rows):
                     outputs = self.model(task, batch.to(device).tokens)
                     parts.append(loss.decode(outputs))
-                    rows.append(row)
+                    places.append(place)
         finally:
             self.model.train(was_training)
         if not parts:
@@ -321,17 +324,21 @@ class Scorer:
             return np.zeros(shape)
         # One wait for the device at the end, not one per batch.
         answers = torch.cat(parts).double().cpu().numpy()
-        ordered: Floats = np.empty_like(answers)
-        ordered[torch.cat(rows).numpy()] = answers
+        ordered: Floats = answers[torch.cat(places).argsort().numpy()]
         return ordered
 
-    def score(self, datasets: Mapping[str, Dataset]) -> Scores:
-        """Score every task's data set."""
+    def score(
+        self, datasets: Mapping[str, Dataset], rows: Mapping[str, torch.Tensor] | None = None
+    ) -> Scores:
+        """Score every task's data set, or only some rows of it."""
         scores = {}
         for name, dataset in datasets.items():
-            assert dataset.labels is not None, f"{name} is unlabelled"
-            answers = self.answer(name, dataset)
-            scores[name] = score_task(self.tasks[name].spec, dataset.labels.numpy(), answers)
+            some = (rows or {}).get(name)
+            labels = dataset.labels
+            assert labels is not None, f"{name} is unlabelled"
+            labels = labels if some is None else labels[some]
+            answers = self.answer(name, dataset, some)
+            scores[name] = score_task(self.tasks[name].spec, labels.numpy(), answers)
         return Scores.of(self.tasks, scores)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from plait.train.build import (
 )
 from plait.train.checkpoint import load_weights
 from plait.train.folder import RunFolder
-from plait.types import Prediction
+from plait.types import Prediction, TaskSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,10 +32,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from plait.config import RunConfig
+    from plait.data import SplitName
     from plait.model.multitask import MultitaskModel
 
 Text = str | tuple[str, ...]
 """One text, or the two of a pair."""
+
+
+ONE_TEXT = TaskSpec(kind="score", text=("text",))
+"""What a text to be embedded looks like to the collator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +109,19 @@ class Predictor:
         device = next(self.model.parameters()).device
         vectors = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
         with torch.inference_mode():
-            for row, batch in self.collator.iterate(dataset, None, self.scorer.batch_size):
+            for place, batch in self.collator.iterate(dataset, ONE_TEXT, self.scorer.batch_size):
                 found = self.model.embed(batch.to(device).tokens)
-                vectors[row.numpy()] = found.float().cpu().numpy()
+                vectors[place.numpy()] = found.float().cpu().numpy()
         return vectors
 
     def load_split(
         self,
-        split: str,
+        split: SplitName,
         *,
         data: str | None = None,
         tasks: Sequence[str] | None = None,
         labelled: bool = True,
-        progress: Callable[..., None] | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
     ) -> dict[str, Dataset]:
         """Read a split of the run's own files, or of files of the same names elsewhere."""
         wanted = None if tasks is None else {name: self.task(name) for name in tasks}
@@ -131,10 +136,10 @@ class Predictor:
         )
 
     def evaluate(
-        self, split: str = "dev", *, data: str | None = None, tasks: Sequence[str] | None = None
+        self, split: SplitName = "dev", *, data: str | None = None, tasks: Sequence[str] | None = None
     ) -> Scores:
         """Score the model on a split."""
-        datasets: dict[str, Any] = self.load_split(split, data=data, tasks=tasks)
+        datasets = self.load_split(split, data=data, tasks=tasks)
         if not datasets:
             raise UsageError(f"no task of {self.folder} has files for the split {split!r}")
         return self.scorer.score(datasets)

@@ -146,7 +146,7 @@ class Fixed(Schedule):
         for name in self.probabilities or ():
             if name not in sizes:
                 raise ValueError(f"probabilities names {name!r}{suggest(name, tasks)}")
-        shares = [1.0 if self.probabilities is None else self.probabilities.get(t, 0) for t in tasks]
+        shares = [self.probabilities.get(t, 0.0) if self.probabilities else 1.0 for t in tasks]
         total = sum(shares)
         steps = self.steps or sum(size.batches for size in sizes.values())
         for choice in generator.choice(len(tasks), size=steps, p=[s / total for s in shares]):

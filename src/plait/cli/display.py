@@ -27,7 +27,7 @@ class Display(Listener):
     """Shows progress, losses, scores and time left on standard error."""
 
     def __init__(self, console: Console | None = None):
-        self.console = console or Console(stderr=True, highlight=False)
+        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self.live = self.console.is_terminal
         self.first_scores: dict[str, float] | None = None
         self.best: float | None = None

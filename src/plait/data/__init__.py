@@ -1,1 +1,34 @@
-"""Files become data sets of tokens: read, checked, tokenised once, cut into batches."""
+"""Data files become checked, tokenised datasets, and those become batches."""
+
+from plait.data.batches import collate, iterate, text_lengths
+from plait.data.collator import Collator
+from plait.data.files import Columns, open_source
+from plait.data.fingerprints import Shared, shared_examples
+from plait.data.folders import cache_root, find_file, find_root, sample_root
+from plait.data.rows import FileReport
+from plait.data.split import Progress, SplitName
+from plait.data.store import Dataset, Ragged, load_split
+from plait.data.tokens import Layout, Tokenizer
+
+__all__ = [
+    "Collator",
+    "Columns",
+    "Dataset",
+    "FileReport",
+    "Layout",
+    "Progress",
+    "Ragged",
+    "Shared",
+    "SplitName",
+    "Tokenizer",
+    "cache_root",
+    "collate",
+    "find_file",
+    "find_root",
+    "iterate",
+    "load_split",
+    "open_source",
+    "sample_root",
+    "shared_examples",
+    "text_lengths",
+]

@@ -54,7 +54,8 @@ class Writer:
             self._arrays[name] = (values.dtype, 0)
         dtype, length = self._arrays[name]
         assert values.dtype == dtype
-        np.ascontiguousarray(values).tofile(self._files[name])
+        # not tofile(), whose complaint about a full disk has no errno
+        self._files[name].write(np.ascontiguousarray(values).data)
         self._arrays[name] = (dtype, length + len(values))
 
     def finish(self, meta: dict[str, Any]) -> None:
@@ -113,7 +114,7 @@ def _load(entry: Path) -> tuple[Arrays, dict[str, Any]] | None:
             if array.dtype.str != dtype or array.shape != (length,):
                 return None
             arrays[name] = np.asarray(array)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, EOFError, ValueError, KeyError, TypeError):
         return None
     return arrays, meta
 

@@ -249,7 +249,8 @@ class Separated(Source):
         numbers: list[int] = []
         columns: list[list[bytes]] = [[] for _ in places]
         bad: list[BadRow] = []
-        size, record = 0, []
+        record: list[str] = []
+        size = 0
 
         def chunk(position: int) -> Chunk:
             arrays = [pa.array(column, pa.binary()) for column in columns]

@@ -64,15 +64,20 @@ def _normalise(text: Any) -> Any:
 
 def _hash(text: Any) -> Hashes:
     """Hash every string of an array: the sum of a number per byte times a power per place."""
-    lengths = pc.binary_length(text).to_numpy(zero_copy_only=False).astype(np.int64)
-    ends = np.cumsum(lengths)
-    data = np.frombuffer(b"".join(text.cast("binary").to_pylist()), np.uint8)
-    powers = np.full(int(lengths.max(initial=0)), _BASE)
+    if len(text) == 0:
+        return np.empty(0, np.uint64)
+    bounds: npt.NDArray[np.int32]
+    bounds = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
+    data = np.frombuffer(text.buffers()[2], np.uint8)[bounds[0] : bounds[-1]]
+    ends = (bounds[1:] - bounds[0]).astype(np.int64)
+    lengths = np.diff(bounds).astype(np.int64)
+    powers = np.full(int(lengths.max()), _BASE)
     np.multiply.accumulate(powers, out=powers)
     places = np.arange(len(data)) - np.repeat(ends - lengths, lengths)
     sums = np.zeros(len(data) + 1, np.uint64)
     np.cumsum(_BYTES[data] * powers[places], out=sums[1:])  # wraps, so differences are exact
-    return sums[ends] - sums[ends - lengths] + lengths.astype(np.uint64)
+    hashes: Hashes = sums[ends] - sums[ends - lengths] + lengths.astype(np.uint64)
+    return hashes
 
 
 def _mix(values: Hashes) -> Hashes:

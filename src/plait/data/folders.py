@@ -24,8 +24,11 @@ def sample_root() -> Path:
 def find_root(config: DataConfig, given: str | None) -> Path | None:
     """Return the data root: `given` (--data), PLAIT_DATA, the recipe's, or None for none set.
 
-    With None, files are relative to the current folder.
+    With None, files are relative to the current folder. A recipe on the sample inside the
+    package stays there whatever PLAIT_DATA says.
     """
+    if config.root == SAMPLE and not given:
+        return sample_root()
     choices = (
         ("--data", given),
         ("PLAIT_DATA", os.environ.get("PLAIT_DATA")),

@@ -102,7 +102,9 @@ class LabelReader:
         self.spec = spec
         self.table = {key.strip(): float(value) for key, value in label_map.items()}
         words = {word.strip().casefold(): float(i) for i, word in enumerate(spec.labels)}
-        if any(map(_is_number, self.table)):
+        numbers = {word: i for word, i in words.items() if _is_number(word)}
+        # a class called by its own number needs no word
+        if any(map(_is_number, self.table)) or all(float(w) == i for w, i in numbers.items()):
             words = {word: i for word, i in words.items() if not _is_number(word)}
         if spec.kind == "binary":
             words = {"false": 0.0, "true": 1.0} | words
@@ -247,9 +249,8 @@ class RowReader:
         coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         written = [*coded.dictionary.to_pylist(), None]
         # a null has no code; the entry after the last stands for it
-        codes = pc.fill_null(coded.indices.cast(pa.int64()), len(written) - 1).to_numpy(
-            zero_copy_only=False
-        )
+        indices = pc.fill_null(coded.indices.cast(pa.int64()), len(written) - 1)
+        codes: npt.NDArray[np.int64] = indices.to_numpy(zero_copy_only=False)
         values = np.zeros(len(written))
         for code in np.unique(codes).tolist():
             try:

@@ -103,6 +103,8 @@ class MLPHead(Head):
         features: tuple[Feature, ...] = PAIR,
     ):
         super().__init__()
+        if hidden is not None and hidden < 1:
+            raise ValueError(f"hidden must be 1 or more, not {hidden}")
         self.features = _Features(width, apart, features, dropout=0.0)
         self.hidden = nn.Linear(self.features.width, hidden or width)
         self.dropout = nn.Dropout(dropout)

@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plait.config import RunConfig
-    from plait.data import Dataset
+    from plait.data import Dataset, SplitName
     from plait.model.encoder import Encoder
+
+
+    Progress = Callable[[str, int, int], None]
+    """Called with what is read, bytes done and bytes in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +143,12 @@ def build_collator(config: RunConfig, tokenizer: Tokenizer) -> Collator:
 def load_data(
     config: RunConfig,
     tokenizer: Tokenizer,
-    split: str,
+    split: SplitName,
     *,
     data: str | None = None,
     tasks: Mapping[str, object] | None = None,
     labelled: bool = True,
-    progress: Callable[..., None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Dataset]:
     """Read one split of every task that has files for it."""
     root = find_root(config.data, data)
@@ -160,11 +164,15 @@ def load_data(
             bad_rows=task.bad_rows or config.data.bad_rows,
             seed=config.seed,
             labelled=labelled,
-            progress=progress,
+            progress=None if progress is None else _named(progress, f"{name} {split}"),
         )
         for name, task in config.tasks.items()
         if getattr(task, split) and (tasks is None or name in tasks)
     }
+
+
+def _named(progress: Progress, what: str) -> Callable[[int, int, int], None]:
+    return lambda _, done, total: progress(what, done, total)
 
 
 def build_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> Stage:

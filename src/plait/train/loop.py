@@ -11,7 +11,6 @@ loop started from a saved place goes on exactly as one that never stopped.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -173,43 +172,44 @@ def run_stage(
     config, num_steps = stage.config, stage.num_steps()
     feed = _Feed(stage, state)
     while state.epoch < config.epochs and state.step < num_steps:
-        turns = stage.turns(state.epoch)
+        turns = list(stage.turns(state.epoch))
         if state.turn == 0:
             feed.start_epoch()
-        remaining = islice(turns, state.turn, None)
-        window = list(islice(remaining, config.accumulate))
-        while window and state.step < num_steps:
-            following = list(islice(remaining, config.accumulate))
+        for start in range(state.turn, len(turns), config.accumulate):
+            window = turns[start : start + config.accumulate]
             taken = [turn for turn in map(feed.take, window) if turn]
-            state.turn += len(window)
-            ends_epoch = not following
-            if taken:
-                rate = rate_factor(config, state.step, num_steps)
-                set_rate(stage.step.optimizer, rate)
-                seed_everything(stage.seed, stage.index, state.step)
-                result = stage.step(taken)
-                state.step += 1
-                state.total_steps += 1
-                if ends_epoch:
-                    state.epoch, state.turn = state.epoch + 1, 0
-                due = evaluate is not None and _is_due(config, state, num_steps, ends_epoch)
-                yield StepRecord(
-                    stage=stage.name,
-                    epoch=state.epoch if ends_epoch else state.epoch + 1,
-                    step=state.step,
-                    num_steps=num_steps,
-                    total_steps=state.total_steps,
-                    rate=rate * config.lr,
-                    num_examples=sum(_num_examples(b) for turn in taken for b in turn.values()),
-                    result=result,
-                    scores=evaluate() if due and evaluate else {},
-                    ends_epoch=ends_epoch,
-                )
-            elif ends_epoch:
+            if not taken:
+                continue
+            rate = rate_factor(config, state.step, num_steps)
+            set_rate(stage.step.optimizer, rate)
+            seed_everything(stage.seed, stage.index, state.step)
+            result = stage.step(taken)
+            state.turn = start + len(window)
+            state.step += 1
+            state.total_steps += 1
+            # Where only stopped tasks follow, no later update could end the epoch.
+            ends_epoch = not any(feed.is_live(turns[i]) for i in range(state.turn, len(turns)))
+            if ends_epoch:
                 state.epoch, state.turn = state.epoch + 1, 0
+            due = evaluate is not None and _is_due(config, state, num_steps, ends_epoch)
+            yield StepRecord(
+                stage=stage.name,
+                epoch=state.epoch if ends_epoch else state.epoch + 1,
+                step=state.step,
+                num_steps=num_steps,
+                total_steps=state.total_steps,
+                rate=rate * config.lr,
+                num_examples=sum(_num_examples(b) for turn in taken for b in turn.values()),
+                result=result,
+                scores=evaluate() if due and evaluate else {},
+                ends_epoch=ends_epoch,
+            )
             if len(state.stopped) == len(stage.streams):
                 return
-            window = following
+            if ends_epoch or state.step == num_steps:
+                break
+        else:  # what was left of the epoch belonged to tasks that have stopped
+            state.epoch, state.turn = state.epoch + 1, 0
 
 
 def seed_everything(*place: int) -> None:
@@ -242,6 +242,10 @@ class _Feed:
         """Return the turn's batches, without those of stopped tasks."""
         return {task: self._next(task) for task in turn if task not in self.state.stopped}
 
+    def is_live(self, turn: Turn) -> bool:
+        """Say whether a turn has a task that still trains."""
+        return any(task not in self.state.stopped for task in turn)
+
     def _next(self, task: str) -> Batch:
         stream, cursor = self.stage.streams[task], self.state.cursors[task]
         if cursor.batches == stream.size.batches:
@@ -254,7 +258,7 @@ class _Feed:
 
 
 def _is_due(config: StageConfig, state: TrainState, num_steps: int, ends_epoch: bool) -> bool:
-    if state.step == num_steps:
+    if state.step == num_steps or state.epoch == config.epochs:
         return True
     if config.eval_every == "epoch":
         return ends_epoch

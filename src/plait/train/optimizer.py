@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from plait.errors import RecipeError
+
 if TYPE_CHECKING:
     from plait.config import StageConfig
     from plait.model.multitask import MultitaskModel
@@ -68,3 +70,11 @@ def freeze(model: MultitaskModel, stage: StageConfig) -> None:
             else stage.freeze_layers == 0 or layer > stage.freeze_layers
         )
         parameter.requires_grad_(trains)
+    shares = any(parameter.requires_grad for parameter in model.encoder.parameters())
+    for key, head in model.heads.items():
+        task = key.removeprefix("task-")
+        if not shares and not list(head.parameters()) and task in (stage.tasks or (task,)):
+            raise RecipeError(
+                f"task {task!r} has nothing to train: the encoder is frozen and its head has no "
+                "parameters; leave it out of the stage's tasks, or let the encoder train"
+            )

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from plait.data import shared_examples
-from plait.errors import DataError, DeviceMemoryError, Interrupted, RunError
+from plait.errors import DeviceMemoryError, Interrupted, RunError
 from plait.evaluate import Scorer, Scores, score_baseline
 from plait.train.build import Parts, build, build_stage, load_data
 from plait.train.checkpoint import (
@@ -130,10 +130,9 @@ class _Session:
                 self.config, self.parts.tokenizer, split, data=root, progress=progress
             )
             for name, dataset in data[split].items():
-                for sentence in dataset.report.sentences():
-                    self.tell("note", f"{name}: {sentence}")
-                if not len(dataset):
-                    raise DataError(f"task {name!r} has no {split} rows left")
+                for report in dataset.report:
+                    if report.skipped:
+                        self.tell("note", str(report))
         for name in data["train"].keys() & data["dev"].keys():
             overlap = shared_examples(data["train"][name], data["dev"][name])
             if overlap.count:
@@ -193,26 +192,22 @@ class _Session:
         """Choose the rows scored while training: dev, and some of train if asked."""
         if not data["dev"]:
             return None
-        limit = stage.config.eval_limit
-        dev = {name: self._some(name, d, limit) for name, d in data["dev"].items()}
-        known = {
-            name: self._some(name, d, stage.config.train_limit)
-            for name, d in data["train"].items()
-            if stage.config.train_limit
-        }
+        dev, limit = data["dev"], stage.config.eval_limit
+        some = {name: self._some(name, d, limit) for name, d in dev.items() if limit}
+        limit = stage.config.train_limit
+        known = data["train"] if limit else {}
+        some_known = {name: self._some(name, d, limit) for name, d in known.items()}
 
         def evaluate() -> dict[str, Scores]:
-            scores = {"dev": self.scorer.score(dev)}
-            return scores | ({"train": self.scorer.score(known)} if known else {})
+            scores = {"dev": self.scorer.score(dev, some)}
+            return scores | ({"train": self.scorer.score(known, some_known)} if known else {})
 
         return evaluate
 
-    def _some(self, name: str, dataset: Dataset, limit: int | None) -> Dataset:
-        if limit is None or len(dataset) <= limit:
-            return dataset
+    def _some(self, name: str, dataset: Dataset, limit: int) -> torch.Tensor:
         generator = np.random.default_rng([self.config.seed, task_seed(name)])
-        rows = np.sort(generator.choice(len(dataset), size=limit, replace=False))
-        return dataset.take(torch.from_numpy(rows))
+        count = min(limit, len(dataset))
+        return torch.from_numpy(np.sort(generator.choice(len(dataset), count, replace=False)))
 
     def _consume(self, stage: Stage, record: StepRecord) -> None:
         self.sums.add(record)

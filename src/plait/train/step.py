@@ -120,6 +120,8 @@ class Step:
         self.reduce = reduce
         self.device = next(model.parameters()).device
         self.generator = default_generator(self.device)
+        # An earlier stage's gradients must not move heads that take no part in this one.
+        model.zero_grad(set_to_none=True)
         self.gradients = FlatGradients(
             [p for p in model.shared_parameters().values() if p.requires_grad],
             {t: [p for p in model.head_parameters(t).values() if p.requires_grad] for t in tasks},

@@ -1,0 +1,258 @@
+"""`plait predict`: answers for texts given as arguments, on standard input or in a file."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from plait.cli.evaluate import RunArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import TextIO
+
+    from plait.predict import Predictor
+    from plait.types import Prediction
+
+CHUNK = 1024
+"""Rows answered at a time, so that memory does not grow with the input."""
+
+Row = tuple[str, tuple[str, ...]]
+"""A row's id and its texts."""
+
+
+def predict(
+    run: RunArgument,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Texts to answer; a task on pairs takes them two by two."),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option("--task", help="Task to answer; may be repeated. All that fit, if left out."),
+    ] = None,
+    input_: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", metavar="FILE", help="CSV, TSV, JSONL or Parquet, plain or .gz/.xz."
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option("--column", help="Text column of FILE, once or twice; the task's unless set."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Where to, .csv or .jsonl.")
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="words, csv or jsonl, over what is usual.")
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Write every class's probability, too.")
+    ] = False,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 ...")] = "auto",
+) -> None:
+    """Answer texts with a trained run.
+
+    Without texts and --input, lines are read from standard input; for a task on pairs the two
+    texts stand on one line with a tab between them.
+    """
+    from plait.predict import Predictor
+
+    shape = _choose_format(form, output, bool(texts))
+    if output is not None and output.exists():
+        from plait.errors import UsageError
+
+        raise UsageError(f"{output} exists already and is not overwritten")
+    predictor = Predictor.load(run, device=device)
+    names = _choose_tasks(predictor, task, len(texts or ()))
+    width = len(predictor.tasks[names[0]].spec.text)
+    if texts:
+        rows = _from_arguments(texts, width)
+    elif input_ is not None:
+        rows = _from_file(input_, predictor, names[0], column)
+    else:
+        rows = _from_lines(sys.stdin, width)
+    with _open(output) as file:
+        write = {"words": _write_words, "csv": _write_csv, "jsonl": _write_jsonl}[shape]
+        write(file, predictor, names, _answer(predictor, names, rows), probabilities)
+
+
+Answer = tuple[str, tuple[str, ...], "dict[str, Prediction]"]
+"""A row's id, its texts, and each task's answer."""
+
+
+def _answer(predictor: Predictor, names: list[str], rows: Iterable[Row]) -> Iterator[Answer]:
+    from itertools import islice
+
+    rows = iter(rows)
+    while chunk := list(islice(rows, CHUNK)):
+        texts = [row[1] for row in chunk]
+        answers = {name: predictor.predict(name, texts) for name in names}
+        for i, (row_id, row_texts) in enumerate(chunk):
+            yield row_id, row_texts, {name: answers[name][i] for name in names}
+
+
+# --- what to answer ----------------------------------------------------------------------
+
+
+def _choose_tasks(predictor: Predictor, wanted: list[str] | None, num_texts: int) -> list[str]:
+    """Return the tasks asked for, or all that take the same number of texts."""
+    from plait.errors import UsageError
+
+    names = wanted or list(predictor.tasks)
+    widths = {name: len(predictor.task(name).spec.text) for name in names}
+    if wanted is None and num_texts == 1:
+        names = [name for name in names if widths[name] == 1]
+    if len({widths[name] for name in names}) != 1:
+        raise UsageError(
+            "say which task with --task, since some take one text and some two: "
+            + ", ".join(f"{name} ({width})" for name, width in widths.items())
+        )
+    return names
+
+
+def _from_arguments(texts: list[str], width: int) -> list[Row]:
+    from plait.errors import UsageError
+
+    if len(texts) % width:
+        raise UsageError(f"this task takes texts two by two, and {len(texts)} were given")
+    pairs = [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]
+    return [(str(i), pair) for i, pair in enumerate(pairs)]
+
+
+def _from_lines(stream: TextIO, width: int) -> Iterator[Row]:
+    from plait.errors import DataError, UsageError
+
+    if stream.isatty():
+        raise UsageError("give texts as arguments, a file with --input, or lines on standard input")
+    for number, line in enumerate(stream, 1):
+        texts = tuple(line.rstrip("\r\n").split("\t")) if width == 2 else (line.rstrip("\r\n"),)
+        if len(texts) != width:
+            raise DataError(
+                f"{len(texts)} texts between tabs where 2 are needed", path="<stdin>", line=number
+            )
+        if not all(text.strip() for text in texts):
+            raise DataError("the text is empty", path="<stdin>", line=number)
+        yield str(number - 1), texts
+
+
+def _from_file(
+    path: Path, predictor: Predictor, task: str, columns: list[str] | None
+) -> Iterator[Row]:
+    from plait.data import read_rows
+    from plait.errors import UsageError
+
+    settings = predictor.config.tasks[task]
+    names = tuple(columns or settings.text)
+    if len(names) != len(settings.text):
+        raise UsageError(f"task {task!r} takes {len(settings.text)} text columns, not {len(names)}")
+    return read_rows(path, names, settings.id)
+
+
+# --- how to write it ---------------------------------------------------------------------
+
+
+def _choose_format(
+    form: str | None, output: Path | None, as_arguments: bool
+) -> Literal["words", "csv", "jsonl"]:
+    from plait.errors import UsageError, suggest
+
+    known = ("words", "csv", "jsonl")
+    if form is not None:
+        if form not in known:
+            raise UsageError(f"there is no format {form!r}{suggest(form, known)}")
+        return form  # type: ignore[return-value]
+    if output is not None:
+        ending = output.suffix.removeprefix(".")
+        if ending not in ("csv", "jsonl"):
+            raise UsageError(f"--output {output} should end in .csv or .jsonl, or give --format")
+        return ending  # type: ignore[return-value]
+    return "words" if as_arguments else "csv"
+
+
+@contextmanager
+def _open(path: Path | None) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+        return
+    from plait.train.checkpoint import atomic_path
+
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        yield file
+
+
+def _write_words(
+    file: TextIO,
+    predictor: Predictor,
+    names: list[str],
+    answers: Iterable[Answer],
+    probabilities: bool,
+) -> None:
+    for _, texts, row in answers:
+        print(" | ".join(texts), file=file)
+        for name in names:
+            answer = row[name]
+            sure = "" if answer.confidence is None else f" ({answer.confidence:.0%} sure)"
+            print(f"  {name}: {answer.label}{sure}", file=file)
+            if probabilities:
+                for label, p in zip(
+                    predictor.tasks[name].spec.labels, answer.probabilities, strict=True
+                ):
+                    print(f"    {p:6.1%}  {label}", file=file)
+
+
+def _write_csv(
+    file: TextIO,
+    predictor: Predictor,
+    names: list[str],
+    answers: Iterable[Answer],
+    probabilities: bool,
+) -> None:
+    import csv
+
+    writer = csv.writer(file, lineterminator="\n")
+    header = ["id", *predictor.tasks[names[0]].spec.text]
+    for name in names:
+        labels = predictor.tasks[name].spec.labels
+        header += [name, *([f"{name}_label", f"{name}_confidence"] if labels else [])]
+        header += [f"{name}_p_{label}" for label in labels if probabilities]
+    writer.writerow(header)
+    for row_id, texts, row in answers:
+        cells: list[Any] = [row_id, *texts]
+        for name in names:
+            answer = row[name]
+            if answer.confidence is None:
+                cells.append(f"{answer.value:.4f}")
+                continue
+            cells += [answer.value, answer.label, f"{answer.confidence:.4f}"]
+            cells += [f"{p:.4f}" for p in answer.probabilities if probabilities]
+        writer.writerow(cells)
+
+
+def _write_jsonl(
+    file: TextIO,
+    predictor: Predictor,
+    names: list[str],
+    answers: Iterable[Answer],
+    probabilities: bool,
+) -> None:
+    import json
+
+    for row_id, texts, row in answers:
+        line: dict[str, Any] = {"id": row_id, "texts": texts}
+        for name in names:
+            answer = row[name]
+            line[name] = {"value": answer.value}
+            if answer.confidence is not None:
+                line[name] |= {"label": answer.label, "confidence": round(answer.confidence, 6)}
+                if probabilities:
+                    labels = predictor.tasks[name].spec.labels
+                    line[name]["probabilities"] = dict(
+                        zip(labels, (round(p, 6) for p in answer.probabilities), strict=True)
+                    )
+        print(json.dumps(line, ensure_ascii=False), file=file)

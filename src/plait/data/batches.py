@@ -1,0 +1,184 @@
+"""Rows of a Dataset become padded Batches.
+
+All of it is tensor arithmetic on the device the dataset lives on, without a loop over rows;
+with a fixed `length` nothing waits for the device, so a CUDA graph can capture it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from plait.types import Batch, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor
+
+    from plait.data.store import Dataset, Ragged
+    from plait.data.tokens import Layout
+    from plait.types import TaskSpec
+
+
+class _Piece(NamedTuple):
+    """One row's stretch of a Ragged, for every row of a batch."""
+
+    flat: Tensor
+    starts: Tensor
+    """[rows]: where each stretch begins in `flat`."""
+    lengths: Tensor
+    """[rows]"""
+
+
+def collate(
+    dataset: Dataset,
+    rows: Tensor,
+    spec: TaskSpec,
+    layout: Layout,
+    *,
+    max_length: int,
+    segments: bool = True,
+    length: int | None = None,
+) -> Batch:
+    """Return rows (int64 [n]) of a dataset as a batch, padded to `length` or to the longest.
+
+    Inputs longer than `max_length` lose their end; of a joined pair the longer text loses
+    first (longest_first, token for token as the tokenizers library does it). `length` bounds
+    them, too. Where texts are encoded apart, the batch has all first texts, then all second.
+    """
+    limit = max_length if length is None else min(max_length, length)
+    if max_length - layout.num_single > dataset.limit:
+        raise ValueError(f"the dataset holds {dataset.limit} tokens a text: too few")
+    if spec.is_pair and spec.inputs == "joined":
+        kept = _fit_pairs(dataset, rows, limit - layout.num_pair)
+        around: Sequence[tuple[int, ...]] = layout.pair
+        inputs = [[_cut(t, rows, k) for t, k in zip(dataset.tokens, kept, strict=True)]]
+    else:
+        room = limit - layout.num_single
+        around = layout.single
+        inputs = [[_cut(t, rows, _fit(t, rows, room))] for t in dataset.tokens]
+    if length is None:
+        length = sum(map(len, around))
+        if len(rows):
+            totals = [torch.stack([p.lengths for p in pieces]).sum(0) for pieces in inputs]
+            length += int(torch.stack(totals).max())
+    second_type = layout.second_type if segments else 0
+    parts = [_assemble(around, pieces, second_type, layout.pad_id, length) for pieces in inputs]
+    tokens = parts[0]
+    if len(parts) == 2:
+        first, last = parts
+        tokens = Tokens(
+            torch.cat([first.ids, last.ids]),
+            torch.cat([first.types, last.types]),
+            torch.cat([first.mask, last.mask]),
+        )
+    return Batch(tokens, None if dataset.labels is None else dataset.labels[rows])
+
+
+def text_lengths(dataset: Dataset, spec: TaskSpec, layout: Layout, max_length: int) -> Tensor:
+    """Return every row's input length, special tokens included: int64 [rows].
+
+    Of texts encoded apart, the longer one's.
+    """
+    everything = torch.arange(len(dataset), device=dataset.tokens[0].offsets.device)
+    if spec.is_pair and spec.inputs == "joined":
+        first, second = _fit_pairs(dataset, everything, max_length - layout.num_pair)
+        return first + second + layout.num_pair
+    room = max_length - layout.num_single
+    fits = [_fit(t, everything, room) for t in dataset.tokens]
+    return torch.stack(fits).amax(0) + layout.num_single
+
+
+def iterate(
+    dataset: Dataset,
+    batch_size: int,
+    spec: TaskSpec,
+    layout: Layout,
+    *,
+    max_length: int,
+    segments: bool = True,
+    rows: Tensor | None = None,
+) -> Iterator[tuple[Tensor, Batch]]:
+    """Yield (row numbers, batch) over all rows, or those given, the longest first.
+
+    Rows of like length come together, so a batch pads little, and a batch too large for the
+    device's memory fails at once rather than at the end.
+    """
+    lengths = text_lengths(dataset, spec, layout, max_length)
+    if rows is None:
+        rows = torch.arange(len(dataset), device=lengths.device)
+    order = rows[torch.argsort(lengths[rows], descending=True, stable=True)]
+    for some in torch.split(order, batch_size):
+        yield (
+            some,
+            collate(dataset, some, spec, layout, max_length=max_length, segments=segments),
+        )
+
+
+# --- cutting -------------------------------------------------------------------------------
+
+
+def _fit(texts: Ragged, rows: Tensor, room: int) -> Tensor:
+    """Return how many tokens to keep of each text on its own: int64 [rows]."""
+    return texts.lengths[rows].long().clamp(max=max(room, 0))
+
+
+def _fit_pairs(dataset: Dataset, rows: Tensor, room: int) -> tuple[Tensor, Tensor]:
+    """Return how many tokens to keep of each text of a pair that shares `room`.
+
+    The shorter text stays whole while the longer one alone can make room; beyond that each
+    gets half, the odd token going to the longer (to the second, if they are equally long).
+    That depends on the lengths before storing cut them, which is why those are kept.
+    """
+    room = max(room, 0)
+    first, second = (t.lengths[rows].long() for t in dataset.tokens)
+    shorter, longer = torch.minimum(first, second), torch.maximum(first, second)
+    halved = 2 * shorter > room
+    low = torch.where(halved, room // 2, shorter)
+    high = torch.where(halved, room - room // 2, torch.minimum(longer, room - shorter))
+    swapped = first > second
+    return torch.where(swapped, high, low), torch.where(swapped, low, high)
+
+
+def _cut(texts: Ragged, rows: Tensor, kept: Tensor) -> _Piece:
+    return _Piece(texts.ids, texts.offsets[rows], kept)
+
+
+# --- padding -------------------------------------------------------------------------------
+
+
+def _assemble(
+    around: Sequence[tuple[int, ...]],
+    pieces: Sequence[_Piece],
+    second_type: int,
+    pad_id: int,
+    width: int,
+) -> Tokens:
+    """Lay special tokens and pieces in turn into rows of `width`."""
+    starts = pieces[0].starts
+    place = torch.arange(width, device=starts.device).unsqueeze(0)  # [1, width]
+    cursor = torch.zeros_like(starts).unsqueeze(1)  # [rows, 1]
+    ids = torch.full((len(starts), width), pad_id, device=starts.device)
+    second = place.new_zeros((len(starts), width), dtype=torch.bool)
+
+    def lay_special(tokens: tuple[int, ...]) -> None:
+        nonlocal ids, cursor
+        for token in tokens:
+            ids = torch.where(place == cursor, token, ids)
+            cursor = cursor + 1
+
+    for i, piece in enumerate(pieces):
+        lay_special(around[i])
+        if i == 1:
+            second = place >= cursor
+        inside = place - cursor  # place within the piece
+        here = (inside >= 0) & (inside < piece.lengths.unsqueeze(1))
+        if piece.flat.numel():  # else every text is empty
+            source = (piece.starts.unsqueeze(1) + inside).clamp(0, piece.flat.numel() - 1)
+            ids = torch.where(here, piece.flat[source].long(), ids)
+        cursor = cursor + piece.lengths.unsqueeze(1)
+    lay_special(around[-1])
+    mask = place < cursor
+    return Tokens(ids, (second & mask).long() * second_type, mask)

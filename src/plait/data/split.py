@@ -1,0 +1,181 @@
+"""A task's settings and the name of a split become the rows to use, file after file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from plait.data.files import Columns, open_source
+from plait.data.folders import find_file
+from plait.data.rows import FileReport, LabelReader, RowReader, Rows
+from plait.errors import DataError, RecipeError
+from plait.types import TaskSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from plait.config import BadRows, FileConfig, TaskConfig
+
+Progress = Callable[[int, int, int], None]
+"""Called with rows done, bytes done and bytes in all."""
+
+SplitName = Literal["train", "dev", "test"]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file of a split, its task's settings filled in."""
+
+    config: FileConfig
+    path: Path
+    columns: Columns
+    label_map: dict[str, float]
+
+
+@dataclass
+class Split:
+    """The rows of one split of a task: which files, how they are read, which rows are drawn."""
+
+    task_name: str
+    task: TaskConfig
+    split: SplitName
+    root: Path | None
+    bad_rows: BadRows
+    seed: int
+    labelled: bool
+    hint: str = ""
+    reports: list[FileReport] = field(default_factory=list, init=False)
+    """What became of each file's rows, once they have been read."""
+
+    def __post_init__(self) -> None:
+        self.bad_rows = self.task.bad_rows or self.bad_rows
+        configs: tuple[FileConfig, ...] = getattr(self.task, self.split)
+        if not configs:
+            raise RecipeError(f"task {self.task_name!r} has no {self.split} files")
+        self.files = [self._resolve(config) for config in configs]
+
+    def _resolve(self, config: FileConfig) -> _File:
+        task, where = self.task, f"tasks.{self.task_name}"
+        path = find_file(config.path, self.root, self.hint)
+        text = config.text or task.text
+        if len(text) != len(task.text):
+            raise RecipeError(
+                f"{where}: {config.path} names {len(text)} text columns, the task {len(task.text)}"
+            )
+        label = config.label or task.label
+        if self.labelled and label is None:
+            raise RecipeError(f"{where}.label must name the column of the label")
+        # id = "" on a file says that it has none
+        name = task.id if config.id is None else config.id
+        columns = Columns(text, label if self.labelled else None, name or None)
+        label_map = task.label_map if config.label_map is None else config.label_map
+        return _File(config, path, columns, label_map)
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything the rows depend on, to name a cache entry by."""
+        task = self.task
+        return {
+            "files": [
+                {"content": _hash(file.path), "label_map": file.label_map, "id": file.columns.id}
+                | file.config.model_dump(exclude={"label_map", "id"})
+                | {"text": file.columns.text, "label": file.columns.label}
+                for file in self.files
+            ],
+            "task": task.model_dump(include=set(TaskSpec.model_fields) - {"inputs", "text"}),
+            "bad_rows": self.bad_rows,
+            "labelled": self.labelled,
+            "draw": [self.task_name, self.split, self.seed, *self._share()]
+            if self._draws()
+            else None,
+        }
+
+    def rows(self, progress: Progress | None = None) -> Iterator[Rows]:
+        """Read, check and draw the rows, a chunk at a time, in the order of the files."""
+        self.reports.clear()
+        total = sum(file.path.stat().st_size for file in self.files)
+        num_rows = before = 0
+        for file, chosen in zip(self.files, self._choose(), strict=True):
+            reader, done = self._read(file), 0
+            for rows in reader:
+                seen = len(rows)
+                if chosen is not None:
+                    low, high = np.searchsorted(chosen, [done, done + seen])
+                    rows = rows.take(chosen[low:high] - done)
+                done += seen
+                num_rows += len(rows)
+                yield rows
+                if progress is not None:
+                    progress(num_rows, before + rows.position, total)
+            before += file.path.stat().st_size
+            self.reports.append(reader.report())
+        if num_rows == 0:
+            told = "; ".join(f"{r}: {r.first}" if r.first else str(r) for r in self.reports)
+            raise DataError(f"task {self.task_name!r} has no {self.split} rows to use ({told})")
+
+    def _read(self, file: _File) -> RowReader:
+        config = file.config
+        source = open_source(file.path, separator=config.separator, quoting=config.quoting)
+        labels = LabelReader(self.task, file.label_map) if self.labelled else None
+        return RowReader(source, file.columns, labels, self.bad_rows)
+
+    # --- drawing ---------------------------------------------------------------------------
+
+    def _share(self) -> tuple[int | None, float | None]:
+        """Return the task's own count and fraction, which are for training rows alone."""
+        return (self.task.count, self.task.fraction) if self.split == "train" else (None, None)
+
+    def _draws(self) -> bool:
+        shares = [self._share(), *((f.config.count, f.config.fraction) for f in self.files)]
+        return any(value is not None for share in shares for value in share)
+
+    def _choose(self) -> list[npt.NDArray[np.int64] | None]:
+        """Return the numbers of the good rows to take of each file; None for all of them."""
+        if not self._draws():
+            return [None] * len(self.files)
+        chosen = []
+        for file in self.files:
+            # rows can only be drawn out of a known number: one more reading, without tokenising
+            total = sum(len(rows) for rows in self._read(file))
+            share = (file.config.count, file.config.fraction)
+            chosen.append(self._draw(total, share, file.config.path, str(file.path)))
+        together = sum(map(len, chosen))
+        kept = self._draw(together, self._share(), "", f"task {self.task_name!r}")
+        starts = np.cumsum([0, *map(len, chosen)])
+        return [
+            rows[kept[(kept >= low) & (kept < high)] - low]
+            for rows, low, high in zip(chosen, starts[:-1], starts[1:], strict=True)
+        ]
+
+    def _draw(
+        self, total: int, share: tuple[int | None, float | None], salt: str, what: str
+    ) -> npt.NDArray[np.int64]:
+        count, fraction = share
+        if count is not None and fraction is not None:
+            raise RecipeError(f"{what}: give count or fraction, not both")
+        if fraction is not None:
+            count = max(1, round(fraction * total))
+        if count is None:
+            return np.arange(total)
+        if count > total:
+            raise DataError(
+                f"{what}: count = {count:,} asks for more {self.split} rows than the "
+                f"{total:,} there are"
+            )
+        digest = hashlib.blake2b(f"{self.task_name}\0{self.split}\0{salt}".encode()).digest()
+        generator = np.random.default_rng([self.seed, *np.frombuffer(digest[:16], np.uint32)])
+        return np.sort(generator.choice(total, count, replace=False, shuffle=False))
+
+
+def _hash(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError as error:
+        raise DataError(f"cannot be read: {error}", path=path) from error

@@ -1,0 +1,234 @@
+"""A split of a task becomes a Dataset: token ids, labels and row ids in mapped arrays.
+
+Tokenising happens once. The arrays are kept in the cache under a name made of everything they
+depend on (file contents, reading options, tokenizer), so a later start only maps them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import pyarrow as pa
+import tokenizers
+import torch
+
+from plait.data.cache import FORMAT, Writer, load_or_build
+from plait.data.fingerprints import fingerprint
+from plait.data.folders import cache_root
+from plait.data.rows import FileReport
+from plait.data.split import Progress, Split, SplitName
+from plait.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    import numpy.typing as npt
+    from torch import Tensor
+
+    from plait.config import BadRows, TaskConfig
+    from plait.data.tokens import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """Rows of different lengths, end to end."""
+
+    ids: Tensor
+    """int32, all rows' tokens without special ones."""
+    offsets: Tensor
+    """int64 [rows + 1]: row i is ids[offsets[i]:offsets[i + 1]]."""
+    lengths: Tensor
+    """int32 [rows]: tokens before the row was cut to what is stored."""
+
+    def to(self, device: torch.device | str) -> Ragged:
+        """Return the same rows on another device."""
+        return Ragged(*(t.to(device) for t in (self.ids, self.offsets, self.lengths)))
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples of one task, tokenised."""
+
+    name: str
+    """The task's."""
+    tokens: tuple[Ragged, ...]
+    """One per text column."""
+    labels: Tensor | None
+    """[rows]: int64 class numbers, or float32 for binary and score; None if unlabelled."""
+    ids: Sequence[str]
+    """The id column, or the row's number in its file, from 0."""
+    fingerprints: npt.NDArray[np.uint64]
+    """One per row, blind to case, punctuation, spacing and the order of a pair."""
+    limit: int
+    """Tokens stored of a text at most."""
+    read_texts: Callable[[], Iterable[tuple[str, ...]]]
+    """Gives the texts again, in order."""
+    report: tuple[FileReport, ...] = ()
+    """What became of each file's rows."""
+    key: str = ""
+    """Names the contents: equal for equal files, options and tokenizer. Empty for texts by hand."""
+
+    def __len__(self) -> int:
+        return len(self.tokens[0].lengths)
+
+    def to(self, device: torch.device | str) -> Dataset:
+        """Return the same examples with tokens and labels on another device."""
+        labels = None if self.labels is None else self.labels.to(device)
+        return replace(self, tokens=tuple(t.to(device) for t in self.tokens), labels=labels)
+
+    def texts(self, rows: Sequence[int] | None = None) -> list[tuple[str, ...]]:
+        """Read the texts of some rows, or of all, out of their files again."""
+        if rows is None:
+            return list(self.read_texts())
+        wanted = set(rows)
+        found = {i: text for i, text in enumerate(self.read_texts()) if i in wanted}
+        return [found[row] for row in rows]
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Sequence[tuple[str, ...]],
+        tokenizer: Tokenizer,
+        max_length: int,
+        name: str = "texts",
+    ) -> Dataset:
+        """Tokenise texts given by hand, in memory: tuples of one text each, or of two."""
+        checked = [_check_texts(i, row) for i, row in enumerate(texts)]
+        if len(set(map(len, checked))) > 1:
+            raise DataError("some examples have one text and some two")
+        limit = max_length - tokenizer.layout.num_single
+        columns = [list(column) for column in zip(*checked, strict=True)] or [[]]
+        tokens = []
+        for column in columns:
+            flat, lengths = tokenizer.encode(column, limit)
+            offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, limit), dtype=np.int64)])
+            tokens.append(Ragged(*map(torch.from_numpy, (flat, offsets, lengths))))
+        prints = fingerprint([pa.array(column, pa.string()) for column in columns])
+        ids = [str(i) for i in range(len(checked))]
+        return cls(name, tuple(tokens), None, ids, prints, limit, lambda: checked)
+
+
+def load_split(
+    task_name: str,
+    task: TaskConfig,
+    split: SplitName,
+    *,
+    root: Path | None,
+    tokenizer: Tokenizer,
+    max_length: int,
+    bad_rows: BadRows,
+    seed: int,
+    labelled: bool = True,
+    hint: str = "",
+    progress: Progress | None = None,
+) -> Dataset:
+    """Read, check and tokenise a split of a task, or map it from the cache.
+
+    `labelled=False` reads texts and ids alone, whatever the files say of labels. `hint` is
+    what to tell a user whose files are not there.
+    """
+    source = Split(task_name, task, split, root, bad_rows, seed, labelled, hint)
+    limit = max_length - tokenizer.layout.num_single
+    described = source.describe() | {
+        "format": FORMAT,
+        "tokenizer": [tokenizer.fingerprint, tokenizers.__version__],
+        "limit": limit,
+    }
+    text = json.dumps(described, sort_keys=True)
+    key = hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+    arrays, meta = load_or_build(
+        cache_root() / "tokens" / key,
+        lambda writer: _tokenise(source, tokenizer, limit, writer, progress),
+    )
+    found = {name: torch.from_numpy(a) for name, a in arrays.items() if a.dtype != np.uint64}
+
+    def read_texts() -> Iterable[tuple[str, ...]]:
+        if source.describe()["files"] != described["files"]:
+            raise DataError(f"the {split} files of task {task_name!r} have changed meanwhile")
+        for rows in source.rows():
+            yield from zip(*(t.to_pylist() for t in rows.texts), strict=True)
+
+    return Dataset(
+        task_name,
+        tuple(
+            Ragged(*(found[f"text{i}_{part}"] for part in ("ids", "offsets", "lengths")))
+            for i in range(len(task.text))
+        ),
+        found.get("labels"),
+        _Strings(arrays["row_ids"], arrays["row_id_offsets"]),
+        arrays["fingerprints"],
+        limit,
+        read_texts,
+        tuple(FileReport(**r | {"places": tuple(r["places"])}) for r in meta["report"]),
+        key,
+    )
+
+
+def _tokenise(
+    source: Split, tokenizer: Tokenizer, limit: int, writer: Writer, progress: Progress | None
+) -> dict[str, Any]:
+    """Write a split's arrays, a chunk at a time; return what goes into its meta."""
+    columns = [f"text{i}" for i in range(len(source.task.text))]
+    ends = dict.fromkeys([*columns, "row_id"], 0)
+    for name in ends:
+        writer.append(f"{name}_offsets", np.zeros(1, np.int64))
+
+    def append_offsets(name: str, lengths: npt.NDArray[Any]) -> None:
+        offsets = ends[name] + np.cumsum(lengths, dtype=np.int64)
+        writer.append(f"{name}_offsets", offsets)
+        ends[name] = int(offsets[-1]) if len(offsets) else ends[name]
+
+    for rows in source.rows(progress):
+        for name, texts in zip(columns, rows.texts, strict=True):
+            flat, lengths = tokenizer.encode(texts.to_pylist(), limit)
+            writer.append(f"{name}_ids", flat)
+            writer.append(f"{name}_lengths", lengths)
+            append_offsets(name, np.minimum(lengths, limit))
+        if rows.labels is not None:
+            kind = np.int64 if source.task.kind == "classes" else np.float32
+            writer.append("labels", rows.labels.astype(kind))
+        names = [name.encode() for name in rows.ids.to_pylist()]
+        writer.append("row_ids", np.frombuffer(b"".join(names), np.uint8))
+        append_offsets("row_id", np.array([len(name) for name in names], np.int64))
+        writer.append("fingerprints", fingerprint(rows.texts))
+    return {"report": [asdict(report) for report in source.reports]}
+
+
+class _Strings(Sequence[str]):
+    """Strings kept as bytes end to end, decoded when asked for."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]):
+        self._data, self._offsets = data, offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        return self._data[self._offsets[i] : self._offsets[i + 1]].tobytes().decode("utf-8")
+
+
+def _check_texts(number: int, row: Any) -> tuple[str, ...]:
+    """Return one example's texts stripped, after the checks that rows of files pass."""
+    if isinstance(row, str) or not 1 <= len(row) <= 2:
+        raise DataError(f"example {number} is not a tuple of one text or two")
+    for text in row:
+        if not isinstance(text, str):
+            raise DataError(f"example {number}: {text!r:.40} is not a text")
+        if not text.strip():
+            raise DataError(f"example {number}: the text is empty")
+        if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+            raise DataError(f"example {number}: the text holds a NUL or half a surrogate pair")
+    return tuple(text.strip() for text in row)

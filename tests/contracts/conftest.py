@@ -1,0 +1,83 @@
+"""Every member of a family, with every choice of its settings, as cases for the contracts.
+
+A test that asks for `loss_table`, `schedule_table`, `aggregator_table`, `regularizer_table` or
+`head_table` runs once per case; one that asks for `loss_case` or `refused_case` once per loss
+and task it is, or is not, for. A part that registers itself is tested from then on; one
+with settings that must be set, or worth testing at other values, names them below.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import plait.aggregators
+import plait.model.heads
+import plait.regularizers
+import plait.schedules  # noqa: F401
+from plait.losses import LOSSES
+from plait.registry import FAMILIES
+from plait.types import TaskSpec
+
+if TYPE_CHECKING:
+    import pytest
+
+# (family, part) -> tables of settings, each a case of its own besides the defaults.
+WORTH_TRYING: dict[tuple[str, str], list[dict[str, Any]]] = {
+    ("loss", "cross-entropy"): [{"smoothing": 0.2}],
+    ("schedule", "fixed"): [{"steps": 7}, {"probabilities": {"a": 3.0, "b": 1.0}}],
+    ("schedule", "sequential"): [{"order": ["b", "a"]}],
+    ("schedule", "round-robin"): [{"order": ["b", "a"]}],
+    ("head", "linear"): [{"features": ["u", "v", "|u-v|", "u*v", "cos"]}],
+    ("head", "mlp"): [{"features": ["|u-v|", "cos"], "hidden": 5}],
+}
+
+SPECS = [
+    TaskSpec(kind="classes", labels=2, text=("text",)),
+    TaskSpec(kind="classes", labels=5, text=("text",)),
+    TaskSpec(kind="binary", text=("a", "b")),
+    TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"), inputs="apart"),
+    TaskSpec(kind="score", range=(2.0, 3.0), text=("a", "b"), inputs="apart"),
+]
+
+
+def tables_of(family: str) -> list[dict[str, Any]]:
+    """Return each part's cases: its defaults, each choice of a setting, what is worth trying."""
+    tables = []
+    for name in FAMILIES[family]:
+        settings = FAMILIES[family].settings(name)
+        given = WORTH_TRYING.get((family, name), [])
+        if all(setting.default is not inspect.Parameter.empty for setting in settings):
+            tables.append({"name": name})
+        elif not given:
+            raise AssertionError(f"name settings of {family} {name!r} in WORTH_TRYING")
+        for setting in settings:
+            kind = setting.annotation
+            choices = get_args(kind) if get_origin(kind) is Literal else ()
+            choices = (True, False) if kind is bool else choices
+            others = [choice for choice in choices if choice != setting.default]
+            tables += [{"name": name, setting.name: choice} for choice in others]
+        tables += [{"name": name, **table} for table in given]
+    return tables
+
+
+def _show(table: dict[str, Any]) -> str:
+    rest = "-".join(f"{key}={value}" for key, value in table.items() if key != "name")
+    return f"{table['name']}-{rest}" if rest else table["name"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give the tests their cases."""
+    for family in FAMILIES:
+        if f"{family}_table" in metafunc.fixturenames:
+            metafunc.parametrize(f"{family}_table", tables_of(family), ids=_show)
+    for name, allowed in (("loss_case", True), ("refused_case", False)):
+        if name in metafunc.fixturenames:
+            cases = [
+                (table, spec)
+                for table in tables_of("loss")
+                for spec in SPECS
+                if (spec.kind in LOSSES[table["name"]].kinds) == allowed
+            ]
+            ids = [f"{_show(table)}-{spec.kind}" for table, spec in cases]
+            metafunc.parametrize(name, cases, ids=ids)

@@ -1,0 +1,184 @@
+"""Batches equal what the tokenizers library makes of the same texts."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from torch import Tensor
+
+from plait.data import Dataset, Tokenizer, collate, iterate, text_lengths
+from plait.types import TaskSpec
+from test_tokens import roberta
+
+SINGLE = TaskSpec(kind="binary", text="a")
+JOINED = TaskSpec(kind="binary", text=("a", "b"))
+APART = TaskSpec(kind="binary", text=("a", "b"), inputs="apart")
+
+
+def words(generator: random.Random, longest: int) -> str:
+    return " ".join(generator.choices("abc", k=generator.randint(1, longest)))
+
+
+def random_pairs(longest: int, count: int = 300) -> list[tuple[str, ...]]:
+    generator = random.Random(longest)
+    return [(words(generator, longest), words(generator, longest)) for _ in range(count)]
+
+
+def expected(
+    tokenizer: Tokenizer, texts: list[tuple[str, ...]], max_length: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Let the library truncate (longest first) and pad."""
+    inner = type(tokenizer._inner).from_str(tokenizer._inner.to_str())
+    inner.enable_truncation(max_length, strategy="longest_first")
+    inner.enable_padding(pad_id=tokenizer.pad_id)
+    found = inner.encode_batch([t if len(t) == 2 else t[0] for t in texts])
+    return (
+        torch.tensor([e.ids for e in found]),
+        torch.tensor([e.type_ids for e in found]),
+        torch.tensor([e.attention_mask for e in found]).bool(),
+    )
+
+
+@pytest.fixture(params=["bert", "roberta"])
+def any_tokenizer(request: pytest.FixtureRequest, tokenizer: Tokenizer) -> Tokenizer:
+    return tokenizer if request.param == "bert" else Tokenizer(roberta())
+
+
+@pytest.mark.parametrize("max_length", [8, 15, 16, 33])
+@pytest.mark.parametrize("longest", [3, 14, 60])
+def test_joined_pairs(any_tokenizer: Tokenizer, max_length: int, longest: int) -> None:
+    pairs = random_pairs(longest)
+    dataset = Dataset.from_texts(pairs, any_tokenizer, max_length)
+    everything = torch.arange(len(pairs))
+    layout = any_tokenizer.layout
+    tokens = collate(dataset, everything, JOINED, layout, max_length=max_length).tokens
+    ids, types, mask = expected(any_tokenizer, pairs, max_length)
+    assert torch.equal(tokens.ids, ids)
+    assert torch.equal(tokens.types, types)
+    assert torch.equal(tokens.mask, mask)
+    lengths = text_lengths(dataset, JOINED, layout, max_length)
+    assert torch.equal(lengths, mask.sum(1))
+
+
+def test_longer_storage_than_asked_for(tokenizer: Tokenizer) -> None:
+    pairs = random_pairs(40)
+    dataset = Dataset.from_texts(pairs, tokenizer, 64)
+    rows = torch.arange(len(pairs))
+    tokens = collate(dataset, rows, JOINED, tokenizer.layout, max_length=17).tokens
+    assert torch.equal(tokens.ids, expected(tokenizer, pairs, 17)[0])
+    with pytest.raises(ValueError, match="too few"):
+        collate(dataset, rows, JOINED, tokenizer.layout, max_length=65)
+
+
+@pytest.mark.parametrize("max_length", [8, 33])
+def test_single_texts(any_tokenizer: Tokenizer, max_length: int) -> None:
+    texts = [(first,) for first, _ in random_pairs(20)]
+    dataset = Dataset.from_texts(texts, any_tokenizer, max_length)
+    layout = any_tokenizer.layout
+    rows = torch.tensor([5, 3, 200, 3])
+    tokens = collate(dataset, rows, SINGLE, layout, max_length=max_length).tokens
+    ids, types, mask = expected(any_tokenizer, [texts[i] for i in rows.tolist()], max_length)
+    assert torch.equal(tokens.ids, ids)
+    assert torch.equal(tokens.types, types)
+    assert torch.equal(tokens.mask, mask)
+
+
+def test_apart(tokenizer: Tokenizer) -> None:
+    pairs = random_pairs(20, 50)
+    dataset = Dataset.from_texts(pairs, tokenizer, 12)
+    rows = torch.tensor([7, 0, 9])
+    tokens = collate(dataset, rows, APART, tokenizer.layout, max_length=12).tokens
+    apart = [(pairs[i][side],) for side in (0, 1) for i in rows.tolist()]
+    ids, types, mask = expected(tokenizer, apart, 12)
+    assert torch.equal(tokens.ids, ids)
+    assert torch.equal(tokens.types, types)
+    assert torch.equal(tokens.mask, mask)
+    lengths = text_lengths(dataset, APART, tokenizer.layout, 12)[rows]
+    assert torch.equal(lengths, mask.sum(1).view(2, 3).amax(0))
+
+
+@pytest.mark.parametrize("spec", [JOINED, APART])
+def test_fixed_length_only_adds_padding(tokenizer: Tokenizer, spec: TaskSpec) -> None:
+    dataset = Dataset.from_texts(random_pairs(6, 20), tokenizer, 16)
+    rows = torch.arange(20)
+    free = collate(dataset, rows, spec, tokenizer.layout, max_length=16).tokens
+    fixed = collate(dataset, rows, spec, tokenizer.layout, max_length=16, length=24).tokens
+    width = free.ids.shape[1]
+    assert fixed.ids.shape == (len(free.ids), 24)
+    assert torch.equal(fixed.ids[:, :width], free.ids)
+    assert torch.equal(fixed.types[:, :width], free.types)
+    assert not fixed.mask[:, width:].any()
+    assert (fixed.ids[:, width:] == tokenizer.pad_id).all()
+    assert not fixed.types[:, width:].any()
+
+
+def test_short_fixed_length_still_ends_well(tokenizer: Tokenizer) -> None:
+    pairs = random_pairs(20, 20)
+    dataset = Dataset.from_texts(pairs, tokenizer, 32)
+    rows = torch.arange(20)
+    tokens = collate(dataset, rows, JOINED, tokenizer.layout, max_length=32, length=9).tokens
+    ids = expected(tokenizer, pairs, 9)[0]
+    assert torch.equal(tokens.ids, ids)
+
+
+def test_fixed_length_never_waits_for_the_device(tokenizer: Tokenizer) -> None:
+    """Tensors without data cannot be looked into: whatever did would raise."""
+    dataset = Dataset.from_texts(random_pairs(6, 20), tokenizer, 16).to("meta")
+    rows = torch.arange(20, device="meta")
+    for spec in (JOINED, APART):
+        batch = collate(dataset, rows, spec, tokenizer.layout, max_length=16, length=16)
+        assert batch.tokens.ids.device.type == "meta"
+
+
+def test_segments_off(tokenizer: Tokenizer) -> None:
+    dataset = Dataset.from_texts(random_pairs(6, 20), tokenizer, 16)
+    rows = torch.arange(20)
+    batch = collate(dataset, rows, JOINED, tokenizer.layout, max_length=16, segments=False)
+    assert not batch.tokens.types.any()
+
+
+def test_never_pads_beyond_the_longest(tokenizer: Tokenizer) -> None:
+    dataset = Dataset.from_texts([("a",), ("a b c",), ("a b",)], tokenizer, 16)
+    batch = collate(dataset, torch.tensor([0, 2]), SINGLE, tokenizer.layout, max_length=16)
+    assert batch.tokens.ids.shape == (2, 4)
+    assert batch.labels is None
+
+
+def test_texts_without_tokens(tokenizer: Tokenizer) -> None:
+    """A text of characters the tokenizer throws away is just its special tokens."""
+    dataset = Dataset.from_texts([("\u200b", "\u200b")], tokenizer, 16)
+    tokens = collate(dataset, torch.tensor([0]), JOINED, tokenizer.layout, max_length=16).tokens
+    assert tokens.ids.tolist() == [[2, 3, 3]]
+
+
+def test_no_rows(tokenizer: Tokenizer) -> None:
+    dataset = Dataset.from_texts([("a", "b")], tokenizer, 16)
+    rows = torch.arange(0)
+    tokens = collate(dataset, rows, JOINED, tokenizer.layout, max_length=16).tokens
+    assert tokens.ids.shape == (0, 3)
+
+
+@pytest.mark.parametrize("spec", [JOINED, APART])
+def test_iterate(tokenizer: Tokenizer, spec: TaskSpec) -> None:
+    pairs = random_pairs(30, 100)
+    dataset = Dataset.from_texts(pairs, tokenizer, 24)
+    layout = tokenizer.layout
+    lengths = text_lengths(dataset, spec, layout, 24)
+    seen = []
+    widths = []
+    for rows, batch in iterate(dataset, 16, spec, layout, max_length=24):
+        again = collate(dataset, rows, spec, layout, max_length=24)
+        assert torch.equal(batch.tokens.ids, again.tokens.ids)
+        assert batch.tokens.ids.shape[1] == lengths[rows].max()
+        seen += rows.tolist()
+        widths.append(batch.tokens.ids.shape[1])
+    assert sorted(seen) == list(range(100))
+    assert widths == sorted(widths, reverse=True)
+    some = torch.tensor([4, 90, 17])
+    assert sorted(
+        int(i)
+        for rows, _ in iterate(dataset, 2, spec, layout, max_length=24, rows=some)
+        for i in rows
+    ) == [4, 17, 90]

@@ -1,0 +1,217 @@
+"""Every format gives the same columns, and damage is told in a sentence."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plait.data import files
+from plait.data.files import Columns, open_source
+from plait.data.rows import RowReader
+from plait.errors import DataError
+
+WriteRows = Callable[[Path, list[dict[str, Any]]], Path]
+
+ROWS = [
+    {"id": "a1", "text": " ein Satz, mit Komma", "label": "1"},
+    {"id": "a2", "text": 'say "no"', "label": "0.0"},
+    {"id": "a3", "text": "zwei\nZeilen ☃", "label": "3"},
+]
+FORMATS = ["csv", "tsv", "txt", "jsonl", "ndjson", "parquet"]
+
+
+def read(path: Path, *columns: str, **options: object) -> list[list[object]]:
+    """Return the columns of a file as lists of str."""
+    source = open_source(path, **options)  # type: ignore[arg-type]
+    found: list[list[object]] = [[] for _ in columns]
+    for chunk in source.chunks(Columns(columns)):
+        assert len(chunk.numbers) == len(chunk.columns[0])
+        for values, array in zip(found, chunk.columns, strict=True):
+            values += [v.decode() if isinstance(v, bytes) else v for v in array.to_pylist()]
+    return found
+
+
+@pytest.mark.parametrize("packing", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_formats_agree(tmp_path: Path, write_rows: WriteRows, kind: str, packing: str) -> None:
+    path = write_rows(tmp_path / f"data.{kind}{packing}", ROWS)
+    assert read(path, "text", "id") == [[r["text"] for r in ROWS], [r["id"] for r in ROWS]]
+
+
+def test_course_format(tmp_path: Path) -> None:
+    """Index columns with an empty or an odd name, tabs in a file named .csv, a byte order mark."""
+    path = tmp_path / "test.csv"
+    path.write_bytes('\ufeff0\t\tid\tsentence\n1\t0.0\tx1\t Effective, but\n'.encode())
+    assert read(path, "sentence", "id") == [[" Effective, but"], ["x1"]]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("last", ["", "\n"])
+def test_line_ends(tmp_path: Path, ends: str, last: str) -> None:
+    path = tmp_path / "data.csv"
+    path.write_bytes(("a,b\n\n1,2\n3,4" + last).replace("\n", ends).encode())
+    assert read(path, "b") == [["2", "4"]]
+
+
+def test_quoting_off(tmp_path: Path) -> None:
+    path = tmp_path / "data.tsv"
+    path.write_text('a\tb\n"x\t1\n5" disk\t2\n', encoding="utf-8")
+    assert read(path, "a", "b", quoting=False) == [['"x', '5" disk'], ["1", "2"]]
+
+
+def test_separator(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("a;b,\tc\nx;y\n", encoding="utf-8")
+    assert read(path, "a", separator=";") == [["x"]]
+    with pytest.raises(DataError, match="separator '::' is not one plain character"):
+        open_source(path, separator="::")
+
+
+def test_header_alone_has_no_rows(tmp_path: Path) -> None:
+    for text in ("a,b", "a,b\n"):
+        (tmp_path / "data.csv").write_text(text, encoding="utf-8")
+        assert read(tmp_path / "data.csv", "a") == [[]]
+
+
+@pytest.mark.parametrize("careful", [False, True])
+def test_chunks_are_small_and_numbered_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    monkeypatch.setattr(files, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(files, "CHUNK_ROWS", 7)
+    rows = [f"{i},text {i}\n" for i in range(100)]
+    if careful:
+        rows.insert(2, "1,2,3\n")
+    (tmp_path / "data.csv").write_text("id,text\n" + "".join(rows), encoding="utf-8")
+    chunks = list(open_source(tmp_path / "data.csv").chunks(Columns(("text",))))
+    assert len(chunks) > 5
+    numbers = [n for chunk in chunks for n in chunk.numbers.tolist()]
+    texts = [t.decode() for chunk in chunks for t in chunk.columns[0].to_pylist()]
+    assert texts == [f"text {i}" for i in range(100)]
+    assert numbers == [i for i in range(100 + careful) if not (careful and i == 2)]
+
+
+def test_row_longer_than_a_chunk(tmp_path: Path, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "CHUNK_BYTES", 64)
+    texts = ["short", "x" * 200_000, "short again"]
+    path = write_rows(tmp_path / "data.csv", [{"text": t, "n": 1} for t in texts])
+    assert read(path, "text") == [texts]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet"])
+def test_missing_column(tmp_path: Path, write_rows: WriteRows, kind: str) -> None:
+    path = write_rows(tmp_path / f"data.{kind}", ROWS)
+    with pytest.raises(DataError) as error:
+        read(path, "txet")
+    assert str(error.value) == (
+        f"{path}: there is no column 'txet'; the file has 'id', 'text', 'label'; "
+        "did you mean 'text'?"
+    )
+
+
+def test_missing_column_may_be_a_wrong_separator(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("id;text\n1;x\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"has 'id;text'; is the separator right\?"):
+        read(tmp_path / "data.csv", "sentence")
+
+
+def test_ambiguous_column(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("a,a\n1,2\n", encoding="utf-8")
+    with pytest.raises(DataError, match="column 'a' appears more than once"):
+        read(tmp_path / "data.csv", "a")
+
+
+@pytest.mark.parametrize("text", ['a,b\n1,x\n\n2,"open\n3,y\n', 'a,b\n1,x\n\n"2,open\n3,y\n'])
+def test_open_quote(tmp_path: Path, text: str) -> None:
+    """Whichever column it is in, what follows is not swallowed in silence."""
+    (tmp_path / "data.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=r"data.csv, line 4: a quote opened .* never closed"):
+        read(tmp_path / "data.csv", "a")
+
+
+def test_a_newline_in_the_last_field_is_no_open_quote(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text('a,b\n"x"y,"two\nlines"\n', encoding="utf-8")
+    assert read(tmp_path / "data.csv", "a", "b") == [["xy"], ["two\nlines"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("x.csv", b"", "the file is empty"),
+        ("x.csv", b"\n\n", "the file is empty"),
+        ("x.csv", "id,text\n".encode("utf-16"), "line 1: the header is not UTF-8"),
+        ("x.csv.gz", b"not gzip", "cannot be read: Not a gzipped file"),
+        ("x.csv.gz", gzip.compress(b"text\n" + b"abc\n" * 999)[:-12], "cannot be read: Compressed"),
+        ("x.csv.xz", b"not xz", "cannot be read"),
+        ("x.jsonl.gz", gzip.compress(b'{"text": "x"}\n' * 999)[:-12], "cannot be read"),
+        ("x.parquet", b"not parquet", "is not sound Parquet"),
+        ("x.parquet.gz", gzip.compress(b"not parquet"), "is not sound Parquet"),
+        ("x.json", b"[]", "one object a line, from a file named .jsonl"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, name: str, data: bytes, told: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=told):
+        read(tmp_path / name, "text")
+
+
+def test_damaged_parquet_page(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pyarrow.parquet.write_table(pa.table({"text": ["abc"] * 50}), path, compression="gzip")
+    data = bytearray(path.read_bytes())
+    data[4:30] = b"\xff" * 26
+    path.write_bytes(data)
+    with pytest.raises(DataError, match="x.parquet"):
+        read(path, "text")
+
+
+def test_parquet_of_numbers_is_no_text(tmp_path: Path, write_rows: WriteRows) -> None:
+    path = write_rows(tmp_path / "x.parquet", [{"text": 1}])
+    with pytest.raises(DataError, match="column 'text' holds int64, not text"):
+        read(path, "text")
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.lists(st.tuples(TEXT, TEXT.filter(str.strip)), min_size=1),
+    separator=st.sampled_from([",", "\t"]),
+    chunk=st.sampled_from([64, 1 << 20]),
+)
+def test_what_csv_writes_is_read(
+    rows: list[tuple[str, str]], separator: str, chunk: int
+) -> None:
+    """Arbitrary text written by Python's csv comes back as it was, but for space around it."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=separator)
+    writer.writerow(["id", "text"])
+    writer.writerows(rows)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CHUNK_BYTES", chunk)
+        path = Path(folder) / "data.csv"
+        path.write_bytes(text.getvalue().encode())
+        source = open_source(path)
+        reader = RowReader(source, Columns(("text",), id="id"), None, "error")
+        found = [
+            pair
+            for chunk in reader
+            for pair in zip(chunk.ids.to_pylist(), chunk.texts[0].to_pylist(), strict=True)
+        ]
+        assert found == [(name, sentence.strip()) for name, sentence in rows]
+        # and each row is found where Python's csv finds it
+        lines = source.lines(range(len(rows)))
+        assert lines == sorted(lines)
+        assert len(set(lines)) == len(rows)
