@@ -59,9 +59,7 @@ def main() -> None:
         args.out.write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
 
 
-def write_pairs(
-    source: Path | None, columns: list[str] | None, rows: int, target: Path
-) -> None:
+def write_pairs(source: Path | None, columns: list[str] | None, rows: int, target: Path) -> None:
     from plait.data import Columns, open_source, sample_root
 
     columns = columns or (["sentence1", "sentence2"] if source else ["question1", "question2"])

@@ -78,6 +78,7 @@ class CrossEntropy(Loss):
         return len(self.spec.labels)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of -log(probability of the label), smoothed."""
         return F.cross_entropy(outputs.float(), labels.long(), label_smoothing=self.smoothing)
 
     def decode(self, outputs: Tensor) -> Tensor:
@@ -92,6 +93,7 @@ class BinaryCrossEntropy(Loss):
     kinds = ("binary",)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of -log(probability of the label)."""
         return F.binary_cross_entropy_with_logits(outputs.float().squeeze(-1), labels.float())
 
     def decode(self, outputs: Tensor) -> Tensor:
@@ -115,6 +117,7 @@ class MeanSquaredError(Loss):
         self.scale = scale
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean squared error, in the scale set."""
         target = self._to_unit(labels) if self.scale == "unit" else labels
         return F.mse_loss(outputs.float().squeeze(-1), target)
 
@@ -154,6 +157,7 @@ class CosineMSE(Loss):
         return cosine if self.map == "plain" else (cosine + 1) / 2
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean squared error of the mapped cosine, in the scale set."""
         unit = self._unit(outputs)
         if self.scale == "unit":
             return F.mse_loss(unit, self._to_unit(labels))
@@ -171,6 +175,7 @@ class ScoreCrossEntropy(Loss):
     kinds = ("score",)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross entropy, lowest where the answer is the score."""
         return F.binary_cross_entropy_with_logits(
             outputs.float().squeeze(-1), self._to_unit(labels)
         )

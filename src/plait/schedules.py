@@ -104,9 +104,7 @@ class RoundRobin(Schedule):
         batches = [sizes[task].batches for task in tasks]
         for round_ in range(min(batches) if self.length == "truncated" else max(batches)):
             present = tuple(
-                task
-                for task in tasks
-                if self.length != "drop-out" or round_ < sizes[task].batches
+                task for task in tasks if self.length != "drop-out" or round_ < sizes[task].batches
             )
             if self.together:
                 yield present

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,19 @@ from hypothesis import strategies as st
 
 from plait.schedules import SCHEDULES, Schedule, Size
 
-# Always with the two tasks that the cases' settings name.
-SIZES = st.lists(st.integers(1, 30), min_size=2, max_size=2).map(
-    lambda examples: dict(zip("ab", (Size(e, -(-e // 4)) for e in examples), strict=True))
-)
+
+def sizes_for(table: dict[str, Any]) -> st.SearchStrategy[dict[str, Size]]:
+    """Any sizes of one to five tasks; of two where the settings name tasks a and b."""
+    names_tasks = any(isinstance(value, list | dict) for value in table.values())
+    fewest, most = (2, 2) if names_tasks else (1, 5)
+    counts = st.lists(st.integers(1, 30), min_size=fewest, max_size=most)
+    return counts.map(
+        lambda examples: {
+            task: Size(e, -(-e // 4)) for task, e in zip("abcde", examples, strict=False)
+        }
+    )
+
+
 PLACES = st.tuples(st.integers(0, 4), st.integers(1, 5))
 FEW = settings(max_examples=25, deadline=None)
 
@@ -29,9 +39,9 @@ def turns(schedule: Schedule, sizes: dict[str, Size], epoch: int = 0, num_epochs
     return list(schedule.epoch(sizes, epoch, num_epochs, np.random.default_rng(seed)))
 
 
-def test_turns_name_known_tasks_once_each(schedule):
+def test_turns_name_known_tasks_once_each(schedule, schedule_table):
     @FEW
-    @given(SIZES, PLACES, st.integers(0, 99))
+    @given(sizes_for(schedule_table), PLACES, st.integers(0, 99))
     def check(sizes, place, seed):
         made = turns(schedule, sizes, min(place[0], place[1] - 1), place[1], seed)
         assert made
@@ -44,9 +54,9 @@ def test_turns_name_known_tasks_once_each(schedule):
     check()
 
 
-def test_it_repeats_exactly_under_its_seed(schedule):
+def test_it_repeats_exactly_under_its_seed(schedule, schedule_table):
     @FEW
-    @given(SIZES, PLACES, st.integers(0, 99))
+    @given(sizes_for(schedule_table), PLACES, st.integers(0, 99))
     def check(sizes, place, seed):
         epoch, num_epochs = min(place[0], place[1] - 1), place[1]
         assert turns(schedule, sizes, epoch, num_epochs, seed) == turns(
@@ -66,14 +76,6 @@ def test_an_epoch_leaves_nothing_behind(schedule):
 
 def test_it_says_whether_a_task_keeps_its_place(schedule):
     assert isinstance(schedule.keeps_place("a"), bool)
-
-
-def test_one_task_alone_is_fine(schedule_table):
-    if any(isinstance(value, list | dict) for value in schedule_table.values()):
-        return  # its settings name two tasks
-    schedule = SCHEDULES.build(schedule_table, "train.schedule")
-    made = turns(schedule, {"only": Size(9, 3)})
-    assert set(made) == {("only",)}
 
 
 def test_no_task_is_forgotten(schedule):

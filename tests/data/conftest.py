@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers, processors
 
 from plait.data import Tokenizer
 
@@ -33,6 +35,18 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tokenizer(vocabulary: Path) -> Tokenizer:
     return Tokenizer.from_file(vocabulary)
+
+
+@pytest.fixture
+def roberta() -> tokenizers.Tokenizer:
+    """A tokenizer that surrounds texts as RoBERTa does, padding and truncation switched on."""
+    words = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "c": 6, "<mask>": 7}
+    inner = tokenizers.Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    inner.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    inner.enable_truncation(4)
+    inner.enable_padding(pad_id=1, pad_token="<pad>")
+    return inner
 
 
 @pytest.fixture(scope="session")

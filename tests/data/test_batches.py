@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+import tokenizers
 import torch
 from torch import Tensor
 
 from plait.data import Dataset, Tokenizer, collate, iterate, text_lengths
 from plait.types import TaskSpec
-from test_tokens import roberta
 
 SINGLE = TaskSpec(kind="binary", text="a")
 JOINED = TaskSpec(kind="binary", text=("a", "b"))
@@ -42,8 +42,10 @@ def expected(
 
 
 @pytest.fixture(params=["bert", "roberta"])
-def any_tokenizer(request: pytest.FixtureRequest, tokenizer: Tokenizer) -> Tokenizer:
-    return tokenizer if request.param == "bert" else Tokenizer(roberta())
+def any_tokenizer(
+    request: pytest.FixtureRequest, tokenizer: Tokenizer, roberta: tokenizers.Tokenizer
+) -> Tokenizer:
+    return tokenizer if request.param == "bert" else Tokenizer(roberta)
 
 
 @pytest.mark.parametrize("max_length", [8, 15, 16, 33])
@@ -182,3 +184,25 @@ def test_iterate(tokenizer: Tokenizer, spec: TaskSpec) -> None:
         for rows, _ in iterate(dataset, 2, spec, layout, max_length=24, rows=some)
         for i in rows
     ) == [4, 17, 90]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("spec", [JOINED, APART])
+def test_a_cuda_graph_captures_it(tokenizer: Tokenizer, spec: TaskSpec) -> None:
+    dataset = Dataset.from_texts(random_pairs(30, 100), tokenizer, 24)
+    there = dataset.to("cuda")
+    rows = torch.arange(32, device="cuda")
+
+    def run() -> Tensor:
+        layout = tokenizer.layout
+        return collate(there, rows, spec, layout, max_length=24, length=24).tokens.ids
+
+    run()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ids = run()
+    other = torch.randperm(100)[:32]
+    rows.copy_(other)
+    graph.replay()
+    expected = collate(dataset, other, spec, tokenizer.layout, max_length=24, length=24)
+    assert torch.equal(ids.cpu(), expected.tokens.ids)

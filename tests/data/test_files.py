@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.data import files
-from plait.data.files import Columns, open_source
+from plait.data.files import open_source
 from plait.data.rows import RowReader
+from plait.data.source import Columns, Source
 from plait.errors import DataError
 
 WriteRows = Callable[[Path, list[dict[str, Any]]], Path]
@@ -52,7 +52,7 @@ def test_formats_agree(tmp_path: Path, write_rows: WriteRows, kind: str, packing
 def test_course_format(tmp_path: Path) -> None:
     """Index columns with an empty or an odd name, tabs in a file named .csv, a byte order mark."""
     path = tmp_path / "test.csv"
-    path.write_bytes('\ufeff0\t\tid\tsentence\n1\t0.0\tx1\t Effective, but\n'.encode())
+    path.write_bytes("\ufeff0\t\tid\tsentence\n1\t0.0\tx1\t Effective, but\n".encode())
     assert read(path, "sentence", "id") == [[" Effective, but"], ["x1"]]
 
 
@@ -88,8 +88,8 @@ def test_header_alone_has_no_rows(tmp_path: Path) -> None:
 def test_chunks_are_small_and_numbered_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, careful: bool
 ) -> None:
-    monkeypatch.setattr(files, "CHUNK_BYTES", 200)
-    monkeypatch.setattr(files, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(Source, "chunk_bytes", 200)
+    monkeypatch.setattr(Source, "chunk_rows", 7)
     rows = [f"{i},text {i}\n" for i in range(100)]
     if careful:
         rows.insert(2, "1,2,3\n")
@@ -102,8 +102,10 @@ def test_chunks_are_small_and_numbered_on(
     assert numbers == [i for i in range(100 + careful) if not (careful and i == 2)]
 
 
-def test_row_longer_than_a_chunk(tmp_path: Path, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "CHUNK_BYTES", 64)
+def test_row_longer_than_a_chunk(
+    tmp_path: Path, write_rows: WriteRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Source, "chunk_bytes", 64)
     texts = ["short", "x" * 200_000, "short again"]
     path = write_rows(tmp_path / "data.csv", [{"text": t, "n": 1} for t in texts])
     assert read(path, "text") == [texts]
@@ -172,7 +174,7 @@ def test_damaged_parquet_page(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4:30] = b"\xff" * 26
     path.write_bytes(data)
-    with pytest.raises(DataError, match="x.parquet"):
+    with pytest.raises(DataError, match=r"x\.parquet"):
         read(path, "text")
 
 
@@ -191,16 +193,14 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
     separator=st.sampled_from([",", "\t"]),
     chunk=st.sampled_from([64, 1 << 20]),
 )
-def test_what_csv_writes_is_read(
-    rows: list[tuple[str, str]], separator: str, chunk: int
-) -> None:
+def test_what_csv_writes_is_read(rows: list[tuple[str, str]], separator: str, chunk: int) -> None:
     """Arbitrary text written by Python's csv comes back as it was, but for space around it."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=separator)
     writer.writerow(["id", "text"])
     writer.writerows(rows)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "CHUNK_BYTES", chunk)
+        patch.setattr(Source, "chunk_bytes", chunk)
         path = Path(folder) / "data.csv"
         path.write_bytes(text.getvalue().encode())
         source = open_source(path)

@@ -13,8 +13,9 @@ import pyarrow.parquet
 import pytest
 
 from plait.config import BadRows
-from plait.data.files import Columns, open_source
-from plait.data.rows import FileReport, LabelError, LabelReader, RowReader
+from plait.data.files import open_source
+from plait.data.rows import FileReport, LabelError, LabelReader, RowReader, read_rows
+from plait.data.source import Columns
 from plait.errors import DataError
 from plait.types import TaskSpec
 
@@ -83,7 +84,12 @@ def test_bad_labels(
     path = write_rows(
         tmp_path / f"data.{kind}", [good, good, {"id": "2", "text": "two", "label": label}, good]
     )
-    place = {"csv": ", line 4: ", "tsv": ", line 4: ", "jsonl": ", line 3: ", "parquet": ": row 3: "}
+    place = {
+        "csv": ", line 4: ",
+        "tsv": ", line 4: ",
+        "jsonl": ", line 3: ",
+        "parquet": ": row 3: ",
+    }
     with pytest.raises(DataError, match=f"^{re.escape(f'{path}{place[kind]}{sentence}')}"):
         read(path, spec)
     texts, _, report = read(path, spec, "skip")
@@ -126,9 +132,7 @@ def test_bad_texts(
         (b"b,,", "missing label", "the label is missing"),
     ],
 )
-def test_bad_rows_after_long_ones(
-    tmp_path: Path, line: bytes, reason: str, sentence: str
-) -> None:
+def test_bad_rows_after_long_ones(tmp_path: Path, line: bytes, reason: str, sentence: str) -> None:
     """Lines inside quotes, blank lines and odd line ends all count."""
     path = tmp_path / "data.csv"
     before = b'id,text,label\na,"one\ntwo\n\nthree",1\n\n\na,"say ""x""\r\n",2\r\n'  # lines 1-9
@@ -155,7 +159,11 @@ def test_bad_rows_after_long_ones(
         (b'{"id": 1, "text": null, "label": 1}', "empty text", "column 'text' is empty"),
         (b'{"id": 1, "text": "x", "label": null}', "missing label", "the label is missing"),
         (b'{"id": 1, "text": "x", "label": NaN}', "missing label", "the label is missing"),
-        (b'{"id": 1, "text": "x", "label": 1.5}', "label out of range", "label '1.5' is not a whole"),
+        (
+            b'{"id": 1, "text": "x", "label": 1.5}',
+            "label out of range",
+            "label '1.5' is not a whole",
+        ),
         (b'{"id": 1, "text": "x", "label": [1]}', "unknown label", "label '.1.' is none of"),
         (b'{"id": 1, "text": "\xe9", "label": 1}', "not UTF-8", "the line is not UTF-8"),
         (b'{"id": 1, "text": "\\ud800", "label": 1}', "not UTF-8", "half a surrogate pair"),
@@ -176,7 +184,7 @@ def test_bad_json(tmp_path: Path, line: bytes, reason: str, sentence: str) -> No
 
 def test_missing_key_is_suggested(tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text('{"txt": "x", "id": 1}\n', encoding="utf-8")
-    with pytest.raises(DataError, match="'text'; the line has 'txt', 'id'; did you mean 'txt'?"):
+    with pytest.raises(DataError, match=r"the line has 'txt', 'id'; did you mean 'txt'\?"):
         read(tmp_path / "data.jsonl")
 
 
@@ -196,7 +204,7 @@ def test_bad_parquet_labels(tmp_path: Path, labels: Any, reason: str) -> None:
     path = tmp_path / "data.parquet"
     table = pa.table({"id": [7, 8, 9], "text": ["a", "b", "c"], "label": labels})
     pyarrow.parquet.write_table(table, path)
-    with pytest.raises(DataError, match="data.parquet: row 2: "):
+    with pytest.raises(DataError, match=r"data\.parquet: row 2: "):
         read(path)
     texts, values, report = read(path, bad_rows="skip")
     assert (texts, values, report.skipped) == (["a", "c"], [1, 2], {reason: 1})
@@ -206,8 +214,10 @@ def test_bad_parquet_labels(tmp_path: Path, labels: Any, reason: str) -> None:
 def test_bad_parquet_texts(tmp_path: Path, kind: Any) -> None:
     path = tmp_path / "data.parquet"
     broken = pa.array([b"a", None, b"\xe9", b"d"], pa.binary())
-    text = broken if pa.types.is_binary(kind) else broken.cast(pa.large_binary()).cast(
-        kind, safe=False
+    text = (
+        broken
+        if pa.types.is_binary(kind)
+        else broken.cast(pa.large_binary()).cast(kind, safe=False)
     )
     pyarrow.parquet.write_table(pa.table({"text": text}), path)
     texts, _, report = read(path, bad_rows="skip", columns=Columns(("text",)))
@@ -248,6 +258,16 @@ def test_ids(tmp_path: Path, write_rows: WriteRows) -> None:
         assert [i for chunk in reader for i in chunk.ids.to_pylist()] == ids
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "parquet.gz"])
+def test_a_file_of_no_task(tmp_path: Path, write_rows: WriteRows, kind: str) -> None:
+    rows = [{"name": "n1", "b": " x ", "a": "y"}, {"name": "n2", "b": "z", "a": "w"}]
+    path = write_rows(tmp_path / f"data.{kind}", rows)
+    assert list(read_rows(path, ("a", "b"), "name")) == [("n1", ("y", "x")), ("n2", ("w", "z"))]
+    assert list(read_rows(path, ("a",), "id")) == [("0", ("y",)), ("1", ("w",))]
+    with pytest.raises(DataError, match=r"there is no (column|key) 'c'"):
+        list(read_rows(path, ("c",)))
+
+
 @pytest.mark.parametrize(
     ("spec", "label_map", "written", "value"),
     [
@@ -283,9 +303,7 @@ def test_labels(spec: TaskSpec, label_map: dict[str, float], written: str, value
         (MOOD, {"up": 0.5}, "up"),
     ],
 )
-def test_numbers_are_not_guessed(
-    spec: TaskSpec, label_map: dict[str, float], written: str
-) -> None:
+def test_numbers_are_not_guessed(spec: TaskSpec, label_map: dict[str, float], written: str) -> None:
     with pytest.raises(LabelError):
         LabelReader(spec, label_map).read(written)
 
@@ -302,7 +320,7 @@ def test_quora_dev(shared: Path) -> None:
     path = shared / "data" / "course" / "quora-dev.csv"
     spec = TaskSpec(kind="binary", text=("sentence1", "sentence2"))
     columns = Columns(spec.text, "is_duplicate", "id")
-    with pytest.raises(DataError, match="quora-dev.csv, line 2577: the label is missing"):
+    with pytest.raises(DataError, match=r"quora-dev\.csv, line 2577: the label is missing"):
         read(path, spec, columns=columns)
     texts, _, report = read(path, spec, "skip", columns)
     assert len(texts) == 20_212

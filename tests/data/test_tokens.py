@@ -11,21 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
-from tokenizers import models, pre_tokenizers, processors
+from tokenizers import models
 
 from plait.data import Layout, Tokenizer
 from plait.errors import EncoderError
-
-
-def roberta() -> tokenizers.Tokenizer:
-    """A tokenizer that surrounds texts as RoBERTa does, padding and truncation switched on."""
-    words = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "c": 6, "<mask>": 7}
-    inner = tokenizers.Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    inner.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    inner.enable_truncation(4)
-    inner.enable_padding(pad_id=1, pad_token="<pad>")
-    return inner
 
 
 def test_bert_layout(tokenizer: Tokenizer) -> None:
@@ -34,8 +23,8 @@ def test_bert_layout(tokenizer: Tokenizer) -> None:
     assert (tokenizer.layout.num_single, tokenizer.layout.num_pair) == (2, 3)
 
 
-def test_roberta_layout(tmp_path: Path) -> None:
-    roberta().save(str(tmp_path / "tokenizer.json"))
+def test_roberta_layout(tmp_path: Path, roberta: tokenizers.Tokenizer) -> None:
+    roberta.save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer.from_file(tmp_path / "tokenizer.json")
     assert tokenizer.layout == Layout(((0,), (2,)), ((0,), (2, 2), (2,)), 0, 1)
     assert tokenizer.mask_id == 7
@@ -48,8 +37,8 @@ def test_layout_without_special_tokens() -> None:
     assert tokenizer.mask_id is None
 
 
-def test_truncation_and_padding_are_off(tmp_path: Path) -> None:
-    roberta().save(str(tmp_path / "tokenizer.json"))
+def test_truncation_and_padding_are_off(tmp_path: Path, roberta: tokenizers.Tokenizer) -> None:
+    roberta.save(str(tmp_path / "tokenizer.json"))
     flat, lengths = Tokenizer.from_file(tmp_path / "tokenizer.json").encode(["a b c a b c", "a"])
     assert flat.tolist() == [4, 5, 6, 4, 5, 6, 4]
     assert lengths.tolist() == [6, 1]
@@ -76,8 +65,8 @@ def test_casing_stands_beside_the_vocabulary(tmp_path: Path, vocabulary: Path) -
     assert cased.fingerprint != lower.fingerprint
 
 
-def test_special_token_names_stand_beside(tmp_path: Path) -> None:
-    roberta().save(str(tmp_path / "tokenizer.json"))
+def test_special_token_names_stand_beside(tmp_path: Path, roberta: tokenizers.Tokenizer) -> None:
+    roberta.save(str(tmp_path / "tokenizer.json"))
     names = {"mask_token": {"content": "c"}, "pad_token": "b"}
     (tmp_path / "special_tokens_map.json").write_text(json.dumps(names), encoding="utf-8")
     tokenizer = Tokenizer.from_file(tmp_path / "tokenizer.json")
@@ -130,7 +119,10 @@ def test_fork_is_quiet_and_safe(vocabulary: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
-        env=environment, capture_output=True, timeout=60, check=False,
+        env=environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
 

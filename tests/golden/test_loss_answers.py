@@ -48,7 +48,7 @@ def test_label_smoothing_mixes_in_the_mean_over_the_classes():
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0, 1.5])
 def test_label_smoothing_is_a_share(smoothing):
-    with pytest.raises(RecipeError, match="^loss: smoothing is a share from 0 to 1"):
+    with pytest.raises(RecipeError, match=r"^loss: smoothing is a share from 0 to 1"):
         build("cross-entropy", CLASSES, smoothing=smoothing)
 
 

@@ -102,20 +102,20 @@ def test_fixed_draws_differ_between_seeds():
 @pytest.mark.parametrize("name", ["sequential", "round-robin"])
 def test_a_misspelt_order_gets_a_suggestion(name):
     schedule = build(name, order=["mood", "smae", "near"])
-    with pytest.raises(ValueError, match="^order names 'smae'; did you mean 'same'\\?$"):
+    with pytest.raises(ValueError, match=r"^order names 'smae'; did you mean 'same'\?$"):
         spell(schedule)
 
 
 @pytest.mark.parametrize("name", ["sequential", "round-robin"])
 @pytest.mark.parametrize("order", [["mood", "same"], ["mood", "same", "near", "near"], []])
 def test_an_order_names_each_task_once(name, order):
-    with pytest.raises(ValueError, match="^order must name each task once: mood, same, near$"):
+    with pytest.raises(ValueError, match=r"^order must name each task once: mood, same, near$"):
         spell(build(name, order=order))
 
 
 def test_misspelt_probabilities_get_a_suggestion():
     schedule = build("fixed", probabilities={"mod": 1.0, "same": 1.0})
-    with pytest.raises(ValueError, match="^probabilities names 'mod'; did you mean 'mood'\\?$"):
+    with pytest.raises(ValueError, match=r"^probabilities names 'mod'; did you mean 'mood'\?$"):
         spell(schedule)
 
 

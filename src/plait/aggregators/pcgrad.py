@@ -26,6 +26,7 @@ class PCGrad(Aggregator):
     reduction: Literal["sum", "mean"] = "sum"
 
     def __call__(self, gradients: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the sum, or mean, of the projected gradients."""
         num_tasks = len(gradients)
         # Every projected g_i is a mix of the original rows, so the whole algorithm runs on the
         # tasks x tasks matrix of inner products; the long rows are touched twice in all.

@@ -20,4 +20,5 @@ class Sum(Aggregator):
     per_task = False
 
     def __call__(self, gradients: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
+        """Return the sum of the rows."""
         return gradients[0] if len(gradients) == 1 else gradients.sum(dim=0)

@@ -2,10 +2,11 @@
 
 from plait.data.batches import collate, iterate, text_lengths
 from plait.data.collator import Collator
-from plait.data.files import Columns, open_source
+from plait.data.files import open_source
 from plait.data.fingerprints import Shared, shared_examples
 from plait.data.folders import cache_root, find_file, find_root, sample_root
-from plait.data.rows import FileReport
+from plait.data.rows import FileReport, read_rows
+from plait.data.source import Columns
 from plait.data.split import Progress, SplitName
 from plait.data.store import Dataset, Ragged, load_split
 from plait.data.tokens import Layout, Tokenizer
@@ -28,6 +29,7 @@ __all__ = [
     "iterate",
     "load_split",
     "open_source",
+    "read_rows",
     "sample_root",
     "shared_examples",
     "text_lengths",

@@ -136,8 +136,8 @@ def _fit_pairs(dataset: Dataset, rows: Tensor, room: int) -> tuple[Tensor, Tenso
     first, second = (t.lengths[rows].long() for t in dataset.tokens)
     shorter, longer = torch.minimum(first, second), torch.maximum(first, second)
     halved = 2 * shorter > room
-    low = torch.where(halved, room // 2, shorter)
-    high = torch.where(halved, room - room // 2, torch.minimum(longer, room - shorter))
+    low = shorter.masked_fill(halved, room // 2)
+    high = torch.minimum(longer, room - shorter).masked_fill(halved, room - room // 2)
     swapped = first > second
     return torch.where(swapped, high, low), torch.where(swapped, low, high)
 
@@ -166,7 +166,7 @@ def _assemble(
     def lay_special(tokens: tuple[int, ...]) -> None:
         nonlocal ids, cursor
         for token in tokens:
-            ids = torch.where(place == cursor, token, ids)
+            ids = ids.masked_fill(place == cursor, token)
             cursor = cursor + 1
 
     for i, piece in enumerate(pieces):

@@ -15,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.data.files import BadRow, Chunk, Columns, Source, plain_text
+from plait.data.files import open_source
+from plait.data.source import BadRow, Chunk, Columns, Source, plain_text
 from plait.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -77,6 +79,20 @@ class FileReport:
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
         rows = "row" if total == 1 else "rows"
         return f"{self.name}: {total:,} {rows} skipped ({reasons}; first at {self.places[0]})"
+
+
+def read_rows(
+    path: Path, text: tuple[str, ...], id: str | None = None
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Give the (id, texts) of every row of a file that is not part of a task.
+
+    The id is the row's number, from 0, where the file has no such column.
+    """
+    source = open_source(path)
+    columns = Columns(text, id=id if id in source.names() else None)
+    for rows in RowReader(source, columns, None, "error"):
+        texts = zip(*(column.to_pylist() for column in rows.texts), strict=True)
+        yield from zip(rows.ids.to_pylist(), texts, strict=True)
 
 
 # --- labels --------------------------------------------------------------------------------

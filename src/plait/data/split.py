@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from plait.data.files import Columns, open_source
+from plait.data.files import open_source
 from plait.data.folders import find_file
 from plait.data.rows import FileReport, LabelReader, RowReader, Rows
+from plait.data.source import Columns
 from plait.errors import DataError, RecipeError
 from plait.types import TaskSpec
 

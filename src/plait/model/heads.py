@@ -123,7 +123,14 @@ class CosineHead(Head):
 
     gives = "cosine"
 
-    def __init__(self, width: int, num_outputs: int, apart: bool, *, dropout: float = 0.0):
+    def __init__(
+        self,
+        width: int,  # noqa: ARG002
+        num_outputs: int,
+        apart: bool,
+        *,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         if not apart:
             raise ValueError("the cosine head compares two vectors: set inputs = 'apart'")

@@ -214,8 +214,10 @@ def run_stage(
 
 def seed_everything(*place: int) -> None:
     """Start the devices' random streams at a given place of the run."""
-    # SeedSequence mixes the numbers, so that neighbouring places share nothing.
-    torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0] >> 1))
+    # SeedSequence mixes the numbers, so that neighbouring places share nothing. Zeros at the
+    # end would not count without the length: the run's own start is not its first update's.
+    sequence = np.random.SeedSequence((len(place), *place))
+    torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> 1))
 
 
 def task_seed(task: str) -> int:

@@ -170,7 +170,7 @@ class Step:
         self.gradients.apply()
 
     def _clip(self) -> Tensor:
-        norm = torch.linalg.vector_norm(self.gradients.total)
+        norm: Tensor = torch.linalg.vector_norm(self.gradients.total)
         if self.clip:
             self.gradients.total.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
         return norm

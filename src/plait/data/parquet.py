@@ -1,0 +1,64 @@
+"""Parquet becomes chunks of columns."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from plait.data.source import Chunk, Columns, Source
+from plait.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Parquet(Source):
+    """Parquet; what is compressed as a whole is unpacked to a temporary file first."""
+
+    unit = "row"
+
+    def names(self) -> list[str]:
+        """Return the names in the schema."""
+        with self._open_parquet() as file:
+            return list(file.schema_arrow.names)
+
+    def chunks(self, columns: Columns) -> Iterator[Chunk]:
+        """Read the columns asked for, in order."""
+        with self._open_parquet() as file:
+            schema = file.schema_arrow
+            self._require(columns, schema.names)
+            for name in columns.text:
+                self._require_text(name, schema.field(name).type)
+            size, total, done = self.path.stat().st_size, file.metadata.num_rows, 0
+            for batch in file.iter_batches(self.chunk_rows, columns=list(dict.fromkeys(columns))):
+                numbers = np.arange(done, done + len(batch))
+                done += len(batch)
+                yield Chunk(numbers, [batch.column(n) for n in columns], size * done // total)
+
+    @contextmanager
+    def _open_parquet(self) -> Iterator[Any]:
+        with self._open() as (stream, raw), tempfile.TemporaryFile() as unpacked:
+            if stream is not raw:  # Parquet is read from its end
+                shutil.copyfileobj(stream, unpacked, self.chunk_bytes)
+            try:
+                yield pyarrow.parquet.ParquetFile(raw if stream is raw else unpacked)
+            except pa.ArrowException as error:
+                raise DataError(f"is not sound Parquet: {error}", path=self.path) from error
+
+    def _require_text(self, name: str, kind: Any) -> None:
+        inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+        tests = (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_string_view,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+        if not any(test(inner) for test in tests):
+            raise DataError(f"column {name!r} holds {kind}, not text", path=self.path)

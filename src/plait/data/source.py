@@ -1,0 +1,131 @@
+"""What every reader of data files has in common: a file becomes chunks of columns.
+
+Rows are numbered from 0, the header not counted, as they are read; `Source.lines` turns the
+few numbers an error needs into lines of the file, by reading it once more.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from plait.errors import DataError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+_DAMAGE = (EOFError, OSError, lzma.LZMAError, zlib.error)
+"""What is raised for a file that is cut short or is not compressed as its name says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Names of the columns to read."""
+
+    text: tuple[str, ...]
+    label: str | None = None
+    id: str | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.text
+        yield from (name for name in (self.label, self.id) if name is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that cannot be used: its number, why in two words, and why in a sentence."""
+
+    number: int
+    reason: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some consecutive rows: one array per column asked for, in the order of `Columns`."""
+
+    numbers: npt.NDArray[np.int64]
+    columns: list[Any]
+    """pyarrow arrays: binary or string for texts, anything for a label or an id."""
+    position: int
+    """Bytes of the file read so far."""
+    bad: list[BadRow] = field(default_factory=list)
+    """Rows of this stretch that have no columns to speak of."""
+
+
+def plain_text(value: object) -> str | None:
+    """Write a value of JSON or Parquet as a user would: 1.0 is '1', a boolean 'true'."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+class Source(ABC):
+    """A data file that can be read in chunks, any number of times."""
+
+    unit: ClassVar[str] = "line"
+    """What rows are counted in when one is complained of."""
+    chunk_bytes: ClassVar[int] = 4 << 20
+    chunk_rows: ClassVar[int] = 1 << 14
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Return the names of the columns that are there."""
+
+    @abstractmethod
+    def chunks(self, columns: Columns) -> Iterator[Chunk]:
+        """Read the columns asked for, in order; a column that is not there is an error."""
+
+    def lines(self, numbers: Sequence[int]) -> list[int]:
+        """Return where rows stand in the file, counted from 1."""
+        return [number + 1 for number in numbers]
+
+    @contextmanager
+    def _open(self) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        """Open the file; give its uncompressed stream, and the raw one to see how far it is."""
+        try:
+            with self.path.open("rb") as raw:
+                ending = self.path.suffix.lower()
+                if ending == ".gz":
+                    with gzip.open(raw) as stream:
+                        yield cast("IO[bytes]", stream), raw
+                elif ending == ".xz":
+                    with lzma.open(raw) as stream:
+                        yield stream, raw
+                else:
+                    yield raw, raw
+        except _DAMAGE as error:
+            raise DataError(f"cannot be read: {error}", path=self.path) from error
+
+    def _require(self, wanted: Iterable[str], there: list[str]) -> None:
+        for name in wanted:
+            if there.count(name) > 1:
+                raise DataError(f"column {name!r} appears more than once", path=self.path)
+            if name in there:
+                continue
+            near = suggest(name, there)
+            near = near if "did you mean" in near else ""
+            shown = ", ".join(repr(c[:60]) for c in there)
+            alone = "; is the separator right?" if len(there) == 1 and not near else ""
+            raise DataError(
+                f"there is no column {name!r}; the file has {shown}{near}{alone}", path=self.path
+            )

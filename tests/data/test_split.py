@@ -1,0 +1,153 @@
+"""Files are concatenated with their own settings, and rows drawn without replacement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.config import TaskConfig
+from plait.data.split import Split
+from plait.errors import DataError, RecipeError
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name, first in (("a", 0), ("b", 100)):
+        rows = [f"{first + i},text {first + i},{i % 2}" for i in range(100)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,text,label", *rows]), encoding="utf-8")
+    return tmp_path
+
+
+def task(**settings: Any) -> TaskConfig:
+    basics = {"kind": "binary", "text": "text", "label": "label", "id": "id"}
+    return TaskConfig.model_validate(basics | settings)
+
+
+def ids(
+    config: TaskConfig, root: Path, split: Any = "train", *, seed: int = 1, name: str = "t"
+) -> list[int]:
+    source = Split(name, config, split, root, "error", seed, labelled=True)
+    return [int(i) for rows in source.rows() for i in rows.ids.to_pylist()]
+
+
+def test_files_follow_one_another(root: Path) -> None:
+    assert ids(task(train=("b.csv", "a.csv")), root) == [*range(100, 200), *range(100)]
+
+
+@pytest.mark.parametrize("share", [{"count": 25}, {"fraction": 0.25}])
+def test_draws(root: Path, share: dict[str, float]) -> None:
+    """Without replacement, in the order of the file, the same for the same seed."""
+    config = task(train={"path": "a.csv", **share})
+    found = ids(config, root)
+    assert len(found) == len(set(found)) == 25
+    assert found == sorted(found)
+    assert ids(config, root) == found
+    assert ids(config, root, seed=2) != found
+    assert ids(config, root, name="other") != found
+    assert ids(task(dev={"path": "a.csv", **share}), root, "dev") != found
+
+
+def test_each_file_is_drawn_on_its_own(root: Path) -> None:
+    config = task(train=({"path": "a.csv", "count": 3}, "b.csv"))
+    found = ids(config, root)
+    assert found[3:] == list(range(100, 200))
+    assert ids(task(train=("b.csv", {"path": "a.csv", "count": 3})), root)[-3:] == found[:3]
+
+
+def test_draws_differ_between_files(root: Path) -> None:
+    both = ids(task(train=tuple({"path": f"{n}.csv", "count": 20} for n in "ab")), root)
+    assert both[:20] != [i - 100 for i in both[20:]]
+
+
+def test_the_task_draws_out_of_all_its_files(root: Path) -> None:
+    files = ({"path": "a.csv", "count": 50}, "b.csv")
+    out_of = ids(task(train=files), root)
+    found = ids(task(train=files, count=60), root)
+    assert len(found) == 60
+    assert found == [i for i in out_of if i in set(found)]
+    assert len(ids(task(train=files, fraction=0.5), root)) == 75
+    # dev is never thinned by it
+    assert len(ids(task(dev="a.csv", count=10), root, "dev")) == 100
+
+
+def test_all_rows_may_be_drawn(root: Path) -> None:
+    assert ids(task(train={"path": "a.csv", "count": 100}), root) == list(range(100))
+    assert ids(task(train={"path": "a.csv", "fraction": 1.0}), root) == list(range(100))
+    assert len(ids(task(train={"path": "a.csv", "fraction": 0.001}), root)) == 1
+
+
+def test_too_many(root: Path) -> None:
+    told = r"a.csv: count = 101 asks for more train rows than the 100 there are"
+    with pytest.raises(DataError, match=told):
+        ids(task(train={"path": "a.csv", "count": 101}), root)
+    with pytest.raises(DataError, match=r"task 't': count = 300 .* than the 200 there are"):
+        ids(task(train=("a.csv", "b.csv"), count=300), root)
+
+
+def test_count_and_fraction(root: Path) -> None:
+    with pytest.raises(RecipeError, match="give count or fraction, not both"):
+        ids(task(train={"path": "a.csv", "count": 5, "fraction": 0.5}), root)
+
+
+def test_a_file_has_settings_of_its_own(root: Path) -> None:
+    (root / "c.txt").write_text("x|say|sure\n1|it's \"so|1\n2|it is|5\n", encoding="utf-8")
+    other = {
+        "path": "c.txt",
+        "text": ("say",),
+        "label": "sure",
+        "id": "",  # this file has none
+        "label_map": {"5": 1, "1": 0},
+        "separator": "|",
+        "quoting": False,
+    }
+    source = Split("t", task(train=("a.csv", other)), "train", root, "error", 1, True)
+    chunks = list(source.rows())
+    assert chunks[-1].texts[0].to_pylist() == ["it's \"so", "it is"]
+    assert chunks[-1].labels is not None
+    assert chunks[-1].labels.tolist() == [0, 1]
+    assert chunks[-1].ids.to_pylist() == ["0", "1"]
+
+
+def test_bad_rows_of_the_task_come_first(root: Path) -> None:
+    (root / "c.csv").write_text("id,text,label\n1,x,\n2,y,1\n", encoding="utf-8")
+    assert ids(task(train="c.csv", bad_rows="skip"), root) == [2]
+    with pytest.raises(DataError, match=r"c.csv, line 2: the label is missing"):
+        ids(task(train="c.csv"), root)
+
+
+def test_draws_are_out_of_good_rows(root: Path) -> None:
+    (root / "c.csv").write_text("id,text,label\n1,x,\n2,y,1\n3,z,0\n", encoding="utf-8")
+    config = task(train={"path": "c.csv", "count": 2}, bad_rows="skip")
+    assert ids(config, root) == [2, 3]
+
+
+def test_no_rows(root: Path) -> None:
+    (root / "c.csv").write_text("id,text,label\n1,x,\n", encoding="utf-8")
+    told = r"task 't' has no train rows to use \(c.csv: 1 row skipped .*: the label is missing\)"
+    with pytest.raises(DataError, match=told):
+        ids(task(train="c.csv", bad_rows="skip"), root)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "task 't' has no train files"),
+        ({"train": "a.csv", "label": None}, "tasks.t.label must name the column of the label"),
+        ({"train": {"path": "a.csv", "text": ("x", "y")}}, "names 2 text columns, the task 1"),
+    ],
+)
+def test_recipes_that_cannot_be_read(root: Path, settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(RecipeError, match=told):
+        ids(task(**settings), root)
+
+
+def test_progress(root: Path) -> None:
+    source = Split("t", task(train=("a.csv", "b.csv")), "train", root, "error", 1, True)
+    told: list[tuple[int, int, int]] = []
+    for _ in source.rows(lambda *numbers: told.append(numbers)):
+        pass
+    total = sum((root / f"{n}.csv").stat().st_size for n in "ab")
+    assert told[-1] == (200, total, total)
+    assert told == sorted(told)

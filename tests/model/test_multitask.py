@@ -1,0 +1,102 @@
+"""One encoder and a head per task, seen as one model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from plait.model.encoder import pool
+from plait.model.heads import HEADS
+from plait.model.multitask import MultitaskModel
+from plait.types import TaskSpec, Tokens
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "cls-pooler"])
+def test_each_task_gets_its_own_head_on_the_pooled_vectors(
+    tiny_model, tiny_batch, tiny_specs, pooling
+):
+    model = tiny_model(pooling=pooling).eval()
+    for task, spec in tiny_specs.items():
+        tokens = tiny_batch(spec, 3).tokens
+        vectors = model.embed(tokens)
+        assert vectors.shape == (6 if spec.inputs == "apart" else 3, 16)
+        assert torch.equal(vectors, pool(model.encoder(tokens), tokens.mask, pooling))
+        outputs = model(task, tokens)
+        assert outputs.shape == (3, {"mood": 3, "same": 1, "near": 1}[task])
+        assert torch.equal(outputs, model.heads[f"task-{task}"](vectors))
+
+
+def test_the_plain_word_embeddings_change_nothing(tiny_model, tiny_batch, tiny_specs):
+    model = tiny_model().eval()
+    for task, spec in tiny_specs.items():
+        tokens = tiny_batch(spec).tokens
+        words = model.encoder.word_embeddings(tokens.ids)
+        assert torch.equal(model(task, tokens, words), model(task, tokens))
+        assert not torch.allclose(model(task, tokens, 1.5 * words), model(task, tokens))
+
+
+def test_padding_changes_nothing(tiny_model, tiny_batch, tiny_specs):
+    model = tiny_model().eval()
+    for task, spec in tiny_specs.items():
+        tokens = tiny_batch(spec).tokens
+        padded = Tokens(
+            *(torch.nn.functional.pad(t, (0, 4)) for t in (tokens.ids, tokens.types, tokens.mask))
+        )
+        torch.testing.assert_close(model(task, padded), model(task, tokens), rtol=0, atol=1e-5)
+
+
+NAMES = ["type", "keys", "items", "forward", "training", "0", "a-b_c"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_task_may_be_called_anything(tiny_model, tiny_batch, name):
+    spec = TaskSpec(kind="binary", text=("text",))
+    model = tiny_model({name: spec, "other": spec})
+    assert model(name, tiny_batch(spec).tokens).shape == (4, 1)
+    assert set(model.head_parameters(name)) == {
+        f"heads.task-{name}.out.weight",
+        f"heads.task-{name}.out.bias",
+    }
+
+
+def test_every_parameter_is_shared_or_one_tasks(tiny_model, tiny_specs):
+    model = tiny_model()
+    found = dict(model.shared_parameters())
+    assert all(name.startswith("encoder.") for name in found)
+    for task in tiny_specs:
+        head = model.head_parameters(task)
+        assert head
+        assert not found.keys() & head.keys()
+        found |= head
+    named = dict(model.named_parameters())
+    assert found.keys() == named.keys()
+    assert all(found[name] is named[name] for name in named)
+
+
+def test_a_task_whose_name_begins_another_keeps_its_parameters_apart(tiny_model):
+    spec = TaskSpec(kind="binary", text=("text",))
+    model = tiny_model({"same": spec, "same-as": spec})
+    assert not model.head_parameters("same").keys() & model.head_parameters("same-as").keys()
+
+
+def test_a_head_without_parameters(tiny_model, tiny_batch, tiny_specs):
+    model = tiny_model(heads={"near": {"name": "cosine"}})
+    assert model.head_parameters("near") == {}
+    outputs = model("near", tiny_batch(tiny_specs["near"]).tokens)
+    assert outputs.abs().max() <= 1 + 1e-6
+
+
+def test_weights_come_back_under_the_same_names(tiny_model, tiny_batch, tiny_specs):
+    one, other = tiny_model(seed=0).eval(), tiny_model(seed=1).eval()
+    tokens = tiny_batch(tiny_specs["mood"]).tokens
+    assert not torch.equal(one("mood", tokens), other("mood", tokens))
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one("mood", tokens), other("mood", tokens))
+
+
+def test_the_heads_given_are_the_heads_used(tiny_model):
+    encoder = tiny_model().encoder
+    head = HEADS.build("linear", "head", encoder.width, 2, False)
+    model = MultitaskModel(encoder, {"x": head}, "cls")
+    assert model.heads["task-x"] is head
+    assert model.encoder is encoder

@@ -1,0 +1,490 @@
+"""The loop of a stage: its records, the order of its data, and going on from any place."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plait.aggregators import AGGREGATORS
+from plait.config import StageConfig
+from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.schedules import SCHEDULES, Schedule
+from plait.train.loop import (
+    Cursor,
+    Stage,
+    Stream,
+    TrainState,
+    run_stage,
+    seed_everything,
+    task_seed,
+)
+from plait.train.optimizer import build_optimizer, freeze
+from plait.train.step import Step, StepResult, TaskParts
+from plait.types import Batch, Tokens
+
+SIZES = {"a": 7, "b": 3}
+
+
+class FakeStep:
+    """Learns nothing; remembers the rows, the rate and the random numbers of every update."""
+
+    def __init__(self) -> None:
+        self.optimizer = SimpleNamespace(param_groups=[{"peak_lr": 2.0, "lr": 0.0}])
+        self.turns: list[list[dict[str, list[int]]]] = []
+        self.rates: list[float] = []
+        self.noise: list[float] = []
+
+    def __call__(self, turns):
+        self.turns.append([{t: b.labels.tolist() for t, b in turn.items()} for turn in turns])
+        self.rates.append(self.optimizer.param_groups[0]["lr"])
+        self.noise.append(torch.rand(()).item())
+        return StepResult({}, {}, torch.zeros(()))
+
+    def rows(self, task: str) -> list[int]:
+        """Every row of a task, as it came."""
+        return [row for update in self.turns for turn in update for row in turn.get(task, ())]
+
+    def spell(self) -> str:
+        """Tasks of each update: turns side by side, tasks of one turn joined by +."""
+        return " ".join("".join("+".join(turn) for turn in update) for update in self.turns)
+
+
+def fake_batch(rows: torch.Tensor) -> Batch:
+    empty = torch.zeros(len(rows), 1, dtype=torch.long)
+    return Batch(Tokens(empty, empty, empty.bool()), rows)
+
+
+def make_stage(
+    schedule: str | dict | Schedule = "round-robin",
+    sizes: dict[str, int] = SIZES,
+    *,
+    seed: int = 1,
+    index: int = 0,
+    **config: object,
+) -> Stage:
+    """A stage of tasks whose batches hold nothing but their row numbers."""
+    built = StageConfig(**{"batch_size": 2, "epochs": 2, **config})
+    streams = {
+        task: Stream(num, built.batch_size, (seed, index, task_seed(task)), fake_batch)
+        for task, num in sizes.items()
+    }
+    if not isinstance(schedule, Schedule):
+        schedule = SCHEDULES.build(schedule, "train.schedule")
+    return Stage("train", index, built, seed, schedule, streams, FakeStep())
+
+
+def run(stage: Stage, state: TrainState | None = None, evaluate=None, stop=None):
+    """Run to the end; `stop` maps an update to the tasks stopped after it."""
+    state = state or TrainState()
+    records = []
+    for record in run_stage(stage, state, evaluate):
+        records.append(record)
+        state.stopped += (stop or {}).get(record.step, [])
+    return records
+
+
+# --- records -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3, 100])
+@pytest.mark.parametrize("max_steps", [None, 1, 5, 1000])
+@pytest.mark.parametrize(
+    "schedule", ["sequential", "round-robin", "fixed", {"name": "round-robin", "together": True}]
+)
+def test_there_are_as_many_records_as_the_stage_says(schedule, accumulate, max_steps):
+    stage = make_stage(schedule, accumulate=accumulate, max_steps=max_steps)
+    state = TrainState(total_steps=40)
+    records = run(stage, state)
+    assert len(records) == stage.num_steps() == len(stage.step.turns)
+    assert [r.step for r in records] == list(range(1, len(records) + 1))
+    assert [r.total_steps for r in records] == list(range(41, 41 + len(records)))
+    assert {r.num_steps for r in records} == {len(records)}
+    assert state.step == len(records)
+
+
+def test_what_a_record_says():
+    stage = make_stage("sequential", lr=2.0, decay="linear", batch_size=4)
+    records = run(stage)
+    assert stage.step.spell() == "a a b a a b"
+    assert [r.epoch for r in records] == [1, 1, 1, 2, 2, 2]
+    assert [r.ends_epoch for r in records] == [False, False, True] * 2
+    assert [r.num_examples for r in records] == [4, 3, 3, 4, 3, 3]
+    assert [r.rate for r in records] == pytest.approx([2 * (6 - i) / 6 for i in range(6)])
+    assert stage.step.rates == [r.rate for r in records]  # set before the update
+    assert {r.stage for r in records} == {"train"}
+
+
+def test_turns_that_make_one_update_stay_within_an_epoch():
+    stage = make_stage("sequential", accumulate=4)
+    records = run(stage)
+    assert stage.step.spell() == "aaaa bb aaaa bb"
+    assert [r.num_examples for r in records] == [7, 3, 7, 3]
+    assert [r.ends_epoch for r in records] == [False, True, False, True]
+
+
+def test_a_turn_of_several_tasks():
+    stage = make_stage({"name": "round-robin", "together": True}, epochs=1)
+    assert [r.num_examples for r in run(stage)] == [4, 3, 4, 2]
+    assert stage.step.spell() == "a+b a+b a+b a+b"
+
+
+# --- the order of the data ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", ["sequential", {"name": "round-robin", "length": "drop-out"}])
+def test_an_epoch_sees_every_example_once(schedule):
+    stage = make_stage(schedule, epochs=3)
+    run(stage)
+    for task, num in SIZES.items():
+        rows = stage.step.rows(task)
+        passes = [rows[i : i + num] for i in range(0, len(rows), num)]
+        assert len(passes) == 3
+        assert all(sorted(one) == list(range(num)) for one in passes)
+    assert len({tuple(stage.step.rows("a")[i : i + 7]) for i in (0, 7, 14)}) == 3
+
+
+def test_a_short_task_starts_over_with_another_order():
+    stage = make_stage("round-robin", {"a": 40, "b": 6}, epochs=1)
+    run(stage)
+    rows = stage.step.rows("b")  # 20 batches: six whole passes and two batches
+    passes = [rows[i : i + 6] for i in range(0, 36, 6)]
+    assert all(sorted(one) == list(range(6)) for one in passes)
+    assert len(rows) == 40
+    assert len({tuple(one) for one in passes}) > 1
+
+
+def test_a_schedule_that_keeps_its_place_leaves_nothing_out():
+    stage = make_stage({"name": "fixed", "steps": 3}, {"a": 7}, epochs=8)
+    run(stage)
+    rows = stage.step.rows("a")  # 24 batches, 4 to a pass
+    assert len(rows) == 42
+    assert all(sorted(rows[i : i + 7]) == list(range(7)) for i in range(0, 42, 7))
+
+
+def test_others_begin_a_new_pass_with_the_epoch():
+    stage = make_stage({"name": "sequential", "length": "truncated"}, {"a": 20, "b": 4}, epochs=3)
+    state = TrainState()
+    run(stage, state)
+    stream, rows = stage.streams["a"], stage.step.rows("a")
+    assert rows == [row for i in range(3) for row in stream.order(i)[:4].tolist()]
+    assert state.cursors == {"a": Cursor(2, 2), "b": Cursor(2, 2)}
+
+
+@given(st.integers(1, 20), st.integers(1, 8), st.integers(1, 3), st.integers(0, 50))
+@settings(max_examples=40, deadline=None)
+def test_passes_are_whole_whatever_the_sizes(num, batch_size, epochs, seed):
+    stage = make_stage("fixed", {"a": num, "b": 5}, batch_size=batch_size, epochs=epochs, seed=seed)
+    run(stage)
+    for task, size in (("a", num), ("b", 5)):
+        rows = stage.step.rows(task)
+        for start in range(0, len(rows) - size + 1, size):
+            assert sorted(rows[start : start + size]) == list(range(size))
+        rest = rows[len(rows) // size * size :]
+        assert len(set(rest)) == len(rest)
+
+
+def test_orders_follow_from_seed_stage_task_and_pass():
+    def orders(**place: int) -> dict[str, list[int]]:
+        stage = make_stage("sequential", {"a": 30, "b": 30}, epochs=1, **place)
+        run(stage)
+        return {task: stage.step.rows(task) for task in "ab"}
+
+    first = orders(seed=1)
+    assert first == orders(seed=1)
+    assert first["a"] != first["b"]
+    assert first["a"] != orders(seed=2)["a"]
+    assert first["a"] != orders(seed=1, index=1)["a"]
+    stream = make_stage(sizes={"a": 30}).streams["a"]
+    assert stream.order(0).tolist() != stream.order(1).tolist()
+
+
+def test_the_schedules_draws_follow_from_seed_stage_and_epoch():
+    def spell(**place: int) -> list[str]:
+        stage = make_stage({"name": "fixed", "steps": 30}, **place)
+        return ["".join(task for turn in stage.turns(e) for task in turn) for e in range(2)]
+
+    first, second = spell(seed=1)
+    assert [first, second] == spell(seed=1)
+    assert len({first, second, *spell(seed=2), *spell(seed=1, index=1)}) == 6
+
+
+def test_dropout_follows_from_seed_stage_and_update():
+    noises = []
+    for place in ({"seed": 1}, {"seed": 1}, {"seed": 2}, {"seed": 1, "index": 1}):
+        stage = make_stage(**place)
+        torch.manual_seed(len(noises))  # what was drawn before does not matter
+        run(stage)
+        noises.append(stage.step.noise)
+    assert noises[0] == noises[1]
+    assert len({x for noise in noises for x in noise}) == 3 * len(noises[0])
+
+
+def test_neighbouring_places_share_nothing():
+    drawn = []
+    for place in ((0,), (1,), (0, 1), (1, 0), (0, 0, 1), (0, 1, 0)):
+        seed_everything(*place)
+        drawn.append(torch.rand(()).item())
+    assert len(set(drawn)) == len(drawn)
+
+
+# --- evaluation --------------------------------------------------------------------------
+
+
+def scored(stage: Stage, **how: object) -> list[int]:
+    """Return the updates that were followed by an evaluation, checking the callback agrees."""
+    calls: list[int] = []
+
+    def evaluate() -> dict[str, str]:
+        calls.append(len(stage.step.turns))
+        return {"dev": "scores"}
+
+    records = run(stage, evaluate=evaluate, **how)
+    told = [r.step for r in records if r.scores]
+    assert told == calls
+    return told
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, [6, 12]),
+        ({"eval_every": 5}, [5, 10, 12]),
+        ({"eval_every": 4}, [4, 8, 12]),
+        ({"eval_every": 100}, [12]),
+        ({"max_steps": 8}, [6, 8]),  # ends inside an epoch, with an evaluation
+        ({"max_steps": 3}, [3]),
+        ({"max_steps": 12}, [6, 12]),
+        ({"max_steps": 8, "eval_every": 5}, [5, 8]),
+        ({"accumulate": 4}, [2, 4]),
+        ({"epochs": 1}, [6]),
+    ],
+)
+def test_when_it_evaluates(config, expected):
+    stage = make_stage("sequential", **config)
+    assert scored(stage) == expected
+    assert len(stage.step.turns) == expected[-1]
+
+
+def test_without_an_evaluation_there_are_no_scores():
+    assert all(record.scores == {} for record in run(make_stage()))
+
+
+# --- stopped tasks -----------------------------------------------------------------------
+
+
+def test_stopped_tasks_are_passed_over():
+    stage = make_stage("round-robin", epochs=1)
+    records = run(stage, stop={3: ["b"]})
+    assert stage.step.spell() == "a b a a a"
+    assert [r.ends_epoch for r in records] == [False] * 4 + [True]
+
+
+def test_a_turn_of_several_tasks_goes_on_with_the_others():
+    stage = make_stage({"name": "round-robin", "together": True}, epochs=1)
+    run(stage, stop={1: ["a"]})
+    assert stage.step.spell() == "a+b b b b"
+
+
+@pytest.mark.parametrize("last", ["b", "a"])
+def test_epochs_end_with_an_evaluation_though_their_last_task_has_stopped(last):
+    order = ["a", "b"] if last == "b" else ["b", "a"]
+    stage = make_stage({"name": "sequential", "order": order}, epochs=3)
+    rest = 4 if last == "b" else 2
+    assert scored(stage, stop={6: [last]}) == [6, 6 + rest, 6 + 2 * rest]
+
+
+def test_the_stage_ends_with_an_evaluation_though_tasks_have_stopped():
+    stage = make_stage("sequential", eval_every=5)
+    assert scored(stage, stop={5: ["b"]}) == [5, 9]
+    assert stage.step.spell() == "a a a a b a a a a"
+
+
+def test_the_stage_ends_when_all_have_stopped():
+    stage = make_stage("round-robin", epochs=5)
+    state = TrainState()
+    assert scored(stage, state=state, stop={8: ["a"], 16: ["b"]}) == [8, 12, 16]
+    assert stage.step.spell() == "a b a b a b a b b b b b b b b b"
+    assert run(make_stage("round-robin", epochs=5), state) == []
+
+
+def test_updates_of_several_turns_take_what_is_left():
+    stage = make_stage("round-robin", epochs=1, accumulate=2)
+    run(stage, stop={2: ["b"]})
+    assert stage.step.spell() == "ab ab a a"
+
+
+class Sparse(Schedule):
+    """Has nothing to do in its first epoch."""
+
+    def epoch(self, sizes, epoch, num_epochs, generator):
+        return iter([("a",)] * epoch)
+
+
+def test_an_epoch_without_turns_is_passed_over():
+    records = run(make_stage(Sparse(), epochs=3))
+    assert [r.epoch for r in records] == [2, 3, 3]
+
+
+# --- the state ---------------------------------------------------------------------------
+
+
+def test_the_state_survives_json():
+    state = TrainState(
+        stage=1,
+        epoch=2,
+        turn=3,
+        step=4,
+        total_steps=5,
+        cursors={"a": Cursor(6, 7)},
+        stopped=["b"],
+        best=0.1 + 0.2,
+        best_step=8,
+        waits={"": 1},
+        peaks={"": 1 / 3},
+        seconds=1.5,
+        log_lines=9,
+        finished=True,
+    )
+    assert state != TrainState()
+    assert TrainState.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert TrainState.from_json(json.loads(json.dumps(TrainState().to_json()))) == TrainState()
+
+
+def test_the_json_does_not_change_with_the_state():
+    state = TrainState()
+    records = run_stage(make_stage(), state)
+    next(records)
+    kept = state.to_json()
+    before = json.dumps(kept)
+    next(records)
+    assert json.dumps(kept) == before
+
+
+def test_the_next_stage_starts_at_the_beginning():
+    state = TrainState()
+    run(make_stage(), state, stop={2: ["b"]})
+    state.best, state.seconds, state.waits, state.peaks = 0.5, 3.0, {"": 1}, {"": 0.5}
+    total = state.total_steps
+    state.next_stage()
+    assert state == TrainState(stage=1, total_steps=total, best=0.5, seconds=3.0)
+
+
+# --- going on ----------------------------------------------------------------------------
+
+SCHEDULE_CASES = [
+    {"schedule": "sequential"},
+    {"schedule": {"name": "round-robin", "length": "drop-out"}},
+    {"schedule": {"name": "round-robin", "together": True}, "accumulate": 2},
+    {"schedule": "fixed"},
+    {"schedule": {"name": "fixed", "steps": 3}, "accumulate": 2},
+    {"schedule": "sequential", "max_steps": 7},
+    {"schedule": "sequential", "decay": "linear", "warmup": 0.3},
+]
+
+
+def remember(record) -> tuple[object, ...]:
+    """What two runs must agree in."""
+    return (record.epoch, record.step, record.rate, record.num_examples, record.ends_epoch)
+
+
+@pytest.mark.parametrize("case", SCHEDULE_CASES, ids=str)
+@pytest.mark.parametrize("stop", [{}, {3: ["b"]}], ids=["all", "b-stops"])
+def test_records_go_on_from_any_place(case, stop):
+    whole, state = make_stage(**case), TrainState()
+    places, told = [json.dumps(state.to_json())], []
+    for record in run_stage(whole, state):
+        state.stopped += stop.get(record.step, [])
+        places.append(json.dumps(state.to_json()))
+        told.append(remember(record))
+    end = state
+    for done, place in enumerate(places):
+        stage, state = make_stage(**case), TrainState.from_json(json.loads(place))
+        rest = []
+        for record in run_stage(stage, state):
+            state.stopped += stop.get(record.step, [])
+            rest.append(remember(record))
+        assert rest == told[done:]
+        assert stage.step.turns == whole.step.turns[done:]
+        assert stage.step.noise == whole.step.noise[done:]
+        assert state == end
+
+
+@pytest.mark.parametrize("aggregator", sorted(AGGREGATORS))
+@pytest.mark.parametrize(
+    "case",
+    [{"schedule": "fixed"}, {"schedule": {"name": "round-robin", "together": True}}],
+    ids=str,
+)
+def test_parameters_after_going_on_equal_those_of_an_unbroken_run(
+    case, aggregator, tiny_model, tiny_batch, tiny_specs
+):
+    config = {"epochs": 2, "batch_size": 4, "lr": 1e-2, "decay": "linear", "accumulate": 2}
+    specs = {task: tiny_specs[task] for task in ("mood", "near")}
+    pools = {"mood": tiny_batch(specs["mood"], 14), "near": tiny_batch(specs["near"], 6)}
+
+    def take(task: str):
+        pool, num = pools[task], len(pools[task].labels)
+
+        def make(rows: torch.Tensor) -> Batch:
+            both = torch.cat([rows, rows + num]) if task == "near" else rows
+            tokens = pool.tokens
+            taken = Tokens(tokens.ids[both], tokens.types[both], tokens.mask[both])
+            return Batch(taken, pool.labels[rows])
+
+        return make
+
+    def build() -> Stage:
+        model = tiny_model(specs, dropout=0.2).train()
+        stage = make_stage(case["schedule"], {"mood": 14, "near": 6}, **config)
+        freeze(model, stage.config)
+        parts = {
+            task: TaskParts(LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec))
+            for task, spec in specs.items()
+        }
+        step = Step(
+            model,
+            parts,
+            AGGREGATORS.build(aggregator, "aggregator"),
+            build_optimizer(model, stage.config),
+            clip=1.0,
+        )
+        streams = {
+            task: Stream(s.num_examples, s.batch_size, s.seed, take(task))
+            for task, s in stage.streams.items()
+        }
+        return Stage("train", 0, stage.config, 1, stage.schedule, streams, step)
+
+    whole, state = build(), TrainState()
+    kept = []
+    for _ in run_stage(whole, state):
+        kept.append(
+            (
+                json.dumps(state.to_json()),
+                deepcopy(whole.step.model.state_dict()),
+                deepcopy(whole.step.optimizer.state_dict()),
+            )
+        )
+    assert len(kept) == whole.num_steps() >= 4
+    final = whole.step.model.state_dict()
+    for place, weights, moments in kept[:-1]:
+        stage = build()
+        stage.step.model.load_state_dict(weights)
+        stage.step.optimizer.load_state_dict(moments)
+        torch.manual_seed(int(np.random.default_rng().integers(1000)))
+        for _ in run_stage(stage, TrainState.from_json(json.loads(place))):
+            pass
+        for name, tensor in stage.step.model.state_dict().items():
+            assert torch.equal(tensor, final[name]), name
+
+
+def test_dropout_mattered_above(tiny_model, tiny_batch, tiny_specs):
+    """Or equal parameters would not show that it is repeated."""
+    model, tokens = tiny_model(dropout=0.2).train(), tiny_batch(tiny_specs["mood"]).tokens
+    assert not torch.equal(model("mood", tokens), model("mood", tokens))

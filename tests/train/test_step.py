@@ -1,0 +1,436 @@
+"""One update equals what plain autograd and torch's own AdamW would make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from plait.aggregators import AGGREGATORS, PCGrad
+from plait.config import StageConfig
+from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.model.multitask import MultitaskModel
+from plait.regularizers import REGULARIZERS, Regularizer
+from plait.train.optimizer import build_optimizer, freeze, set_rate
+from plait.train.step import Step, TaskParts
+from plait.types import Batch, Tokens
+
+# Attention keys' biases have no gradient but rounding, which AdamW's own eps would make large.
+STAGE = StageConfig(lr=1e-2, weight_decay=0.1, eps=1e-4)
+WEIGHTS = {"mood": 1.0, "same": 0.5, "near": 2.0}
+
+
+@pytest.fixture
+def losses(tiny_specs):
+    """Each task's usual loss."""
+    return {t: LOSSES.build(DEFAULT_LOSSES[s.kind], "loss", s) for t, s in tiny_specs.items()}
+
+
+@pytest.fixture
+def batches(tiny_specs, tiny_batch) -> dict[str, Batch]:
+    """A batch of 4 per task."""
+    return {task: tiny_batch(spec, 4, seed=i) for i, (task, spec) in enumerate(tiny_specs.items())}
+
+
+@pytest.fixture
+def make_step(losses):
+    """Factory of a step over a model, ready to be called."""
+
+    def make(
+        model: MultitaskModel,
+        aggregator: str | dict = "sum",
+        *,
+        stage: StageConfig = STAGE,
+        weights: dict[str, float] = WEIGHTS,
+        tasks: tuple[str, ...] = ("mood", "same", "near"),
+        regularizers: tuple[Regularizer, ...] = (),
+        **settings: object,
+    ) -> Step:
+        freeze(model, stage)
+        optimizer = build_optimizer(model, stage)
+        set_rate(optimizer, 1.0)
+        parts = {task: TaskParts(losses[task], weights[task], regularizers) for task in tasks}
+        built = AGGREGATORS.build(aggregator, "train.aggregator")
+        return Step(model.train(), parts, built, optimizer, **settings)
+
+    return make
+
+
+def reference_adamw(model: MultitaskModel) -> torch.optim.AdamW:
+    """AdamW as STAGE describes it, in torch's plainest form."""
+    trains = [p for p in model.parameters() if p.requires_grad]
+    return torch.optim.AdamW(
+        [
+            {"params": [p for p in trains if p.ndim > 1], "weight_decay": 0.1},
+            {"params": [p for p in trains if p.ndim == 1], "weight_decay": 0.0},
+        ],
+        lr=1e-2,
+        eps=1e-4,
+        foreach=False,
+    )
+
+
+def weights_of(model: MultitaskModel) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def assert_same(one: MultitaskModel, other: MultitaskModel, atol: float = 1e-6) -> None:
+    for (name, a), b in zip(one.named_parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def part(batch: Batch, start: int, stop: int) -> Batch:
+    """Some examples of a batch, texts apart or joined."""
+    rows = torch.arange(start, stop)
+    if len(batch.tokens.ids) == 2 * len(batch.labels):
+        rows = torch.cat([rows, rows + len(batch.labels)])
+    tokens = Tokens(batch.tokens.ids[rows], batch.tokens.types[rows], batch.tokens.mask[rows])
+    return Batch(tokens, batch.labels[start:stop])
+
+
+def shared_gradients(model, losses, batches, weights=WEIGHTS) -> Tensor:
+    """Each task's gradient on the encoder, [tasks, parameters], by torch.autograd.grad."""
+    shared = [p for p in model.shared_parameters().values() if p.requires_grad]
+    rows = []
+    for task, batch in batches.items():
+        loss = weights[task] * losses[task](model(task, batch.tokens), batch.labels)
+        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, shared)]))
+    return torch.stack(rows)
+
+
+# --- against plain autograd --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "tasks", [("mood",), ("near",), ("same", "near"), ("mood", "same", "near")]
+)
+def test_the_sum_equals_one_backward_of_the_weighted_losses(
+    tiny_model, make_step, losses, batches, tasks
+):
+    model, reference = tiny_model(), tiny_model()
+    step = make_step(model)
+    freeze(reference, STAGE)
+    optimizer = reference_adamw(reference)
+    for _ in range(3):
+        result = step([{task: batches[task] for task in tasks}])
+        optimizer.zero_grad()
+        each = {t: losses[t](reference(t, batches[t].tokens), batches[t].labels) for t in tasks}
+        sum(WEIGHTS[task] * loss for task, loss in each.items()).backward()
+        optimizer.step()
+        assert result.losses.keys() == each.keys()
+        for task, loss in each.items():  # told without its weight
+            torch.testing.assert_close(result.losses[task], loss.detach(), rtol=1e-4, atol=1e-5)
+        assert result.terms == {}
+    assert_same(model, reference, atol=1e-5)
+
+
+def test_one_update_to_the_sixth_decimal(tiny_model, make_step, losses, batches):
+    model, reference = tiny_model(), tiny_model()
+    make_step(model)([batches])
+    freeze(reference, STAGE)
+    optimizer = reference_adamw(reference)
+    sum(
+        WEIGHTS[t] * losses[t](reference(t, b.tokens), b.labels) for t, b in batches.items()
+    ).backward()
+    optimizer.step()
+    assert_same(model, reference, atol=1e-6)
+
+
+def test_weights_scale_the_gradient(tiny_model, make_step, losses, batches):
+    model = tiny_model()
+    step = make_step(model)
+    step([{"same": batches["same"]}])
+    half = step.gradients.total.clone()
+    heavier = make_step(tiny_model(), weights={**WEIGHTS, "same": 1.0})
+    heavier([{"same": batches["same"]}])
+    torch.testing.assert_close(heavier.gradients.total, 2 * half)
+    none = make_step(tiny_model(), weights={**WEIGHTS, "same": 0.0})
+    assert not none([{"same": batches["same"]}]).grad_norm.any()
+
+
+@pytest.mark.parametrize("tasks", [("mood",), ("same", "near"), ("near", "mood", "same")])
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_pcgrad_works_on_the_encoder_and_leaves_the_heads(
+    tiny_model, make_step, losses, batches, tasks, reduction
+):
+    model, reference = tiny_model(), tiny_model()
+    turn = {task: batches[task] for task in tasks}
+    step = make_step(model, {"name": "pcgrad", "reduction": reduction})
+    torch.manual_seed(5)  # what PCGrad shuffles by
+    step([turn])
+
+    freeze(reference, STAGE)
+    rows = shared_gradients(reference, losses, turn)
+    combined = PCGrad(reduction=reduction)(rows, torch.Generator().manual_seed(5))
+    optimizer = reference_adamw(reference)
+    for task, batch in turn.items():
+        loss = WEIGHTS[task] * losses[task](reference(task, batch.tokens), batch.labels)
+        head = list(reference.head_parameters(task).values())
+        for parameter, gradient in zip(head, torch.autograd.grad(loss, head), strict=True):
+            parameter.grad = gradient
+    shared = [p for p in reference.shared_parameters().values() if p.requires_grad]
+    pieces = combined.split([p.numel() for p in shared])
+    for parameter, gradient in zip(shared, pieces, strict=True):
+        parameter.grad = gradient.view_as(parameter)
+    # Adam's first update is lr x sign(g), so the gradients are what must agree.
+    torch.testing.assert_close(step.gradients.reduced, combined, rtol=1e-4, atol=1e-6)
+    for task in tasks:
+        for mine, theirs in zip(
+            model.head_parameters(task).values(),
+            reference.head_parameters(task).values(),
+            strict=True,
+        ):
+            torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+    optimizer.step()
+    assert_same(model, reference, atol=1e-5)
+
+
+def test_the_tasks_here_do_conflict(tiny_model, losses, batches):
+    """Or the test above would prove nothing."""
+    rows = shared_gradients(tiny_model(pooling="cls-pooler"), losses, batches)
+    assert (rows @ rows.T).min() < 0
+
+
+# --- turns, clipping, freezing -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+def test_two_turns_of_half_batches_equal_one_of_whole_ones(
+    tiny_model, make_step, batches, aggregator
+):
+    whole, halves = (make_step(tiny_model(), aggregator) for _ in range(2))
+    torch.manual_seed(0)
+    one = whole([batches])
+    torch.manual_seed(0)
+    two = halves([{t: part(b, i, i + 2) for t, b in batches.items()} for i in (0, 2)])
+    torch.testing.assert_close(halves.gradients.total, whole.gradients.total, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(two.grad_norm, one.grad_norm)
+    for task, loss in one.losses.items():
+        torch.testing.assert_close(two.losses[task], loss)
+    assert_same(halves.model, whole.model, atol=1e-5)
+
+
+def test_turns_of_different_tasks_count_the_same(tiny_model, make_step, losses, batches):
+    step = make_step(tiny_model())
+    result = step([{"mood": batches["mood"]}, {"near": batches["near"]}])
+    assert set(result.losses) == {"mood", "near"}
+    reference = tiny_model()
+    freeze(reference, STAGE)
+    two = {task: batches[task] for task in ("mood", "near")}
+    expected = shared_gradients(reference, losses, two).sum(dim=0) / 2
+    torch.testing.assert_close(step.gradients.reduced, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+@pytest.mark.parametrize("clip", [0.0, 0.05, 1e6])
+def test_clipping_equals_torchs(tiny_model, make_step, batches, clip, aggregator):
+    plain, clipped = (make_step(tiny_model(), aggregator, clip=c) for c in (0.0, clip))
+    torch.manual_seed(0)
+    norm = plain([batches]).grad_norm
+    torch.manual_seed(0)
+    told = clipped([batches]).grad_norm
+    with_gradient = [p for p in plain.model.parameters() if p.grad is not None]
+    expected = torch.nn.utils.clip_grad_norm_(with_gradient, clip or 1e9)
+    torch.testing.assert_close(norm, expected)
+    torch.testing.assert_close(told, expected)  # as it was before clipping
+    for (name, p), q in zip(
+        clipped.model.named_parameters(), plain.model.parameters(), strict=True
+    ):
+        assert (p.grad is None) == (q.grad is None), name
+        if p.grad is not None:
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+def test_heads_of_absent_tasks_do_not_move(tiny_model, make_step, batches, aggregator):
+    model = tiny_model()
+    step = make_step(model, aggregator, stage=StageConfig(lr=0.1, weight_decay=0.5))
+    step([batches])  # every head has momentum now
+    before = weights_of(model)
+    step([{"same": batches["same"]}])
+    for name, tensor in model.state_dict().items():
+        if name.startswith(("heads.task-mood", "heads.task-near")):
+            assert torch.equal(tensor, before[name]), name
+        elif not name.startswith("encoder.pooler"):
+            assert not torch.equal(tensor, before[name]), name
+
+
+def test_heads_left_out_of_a_later_stage_do_not_move(tiny_model, make_step, batches):
+    model = tiny_model()
+    make_step(model)([batches])
+    before = weights_of(model)
+    make_step(model, tasks=("same",))([{"same": batches["same"]}])
+    for task in ("mood", "near"):
+        for name in model.head_parameters(task):
+            assert torch.equal(model.state_dict()[name], before[name]), name
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+@pytest.mark.parametrize("stage", [{"mode": "last-layer"}, {"freeze_layers": 1}])
+def test_what_is_frozen_stays(tiny_model, make_step, batches, stage, aggregator):
+    model = tiny_model()
+    before = weights_of(model)
+    step = make_step(model, aggregator, stage=StageConfig(lr=0.1, weight_decay=0.5, **stage))
+    for _ in range(2):
+        step([batches])
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name]) != parameter.requires_grad, name
+
+
+def test_a_head_without_parameters(tiny_model, make_step, batches, tiny_specs):
+    model = tiny_model(heads={"near": {"name": "cosine"}})
+    step = make_step(model)
+    step.tasks["near"] = TaskParts(LOSSES.build("cosine-mse", "loss", tiny_specs["near"]))
+    assert step([{"near": batches["near"]}]).grad_norm > 0
+
+
+@pytest.mark.parametrize("aggregator", sorted(AGGREGATORS))
+def test_a_step_keeps_nothing_of_the_one_before(tiny_model, make_step, batches, aggregator):
+    """From the same weights and moments, a used step and a fresh one do the same."""
+    used, fresh = (make_step(tiny_model(dropout=0.1), aggregator) for _ in range(2))
+    used([batches])
+    used([{"mood": batches["mood"]}])
+    model, moments = deepcopy(used.model.state_dict()), deepcopy(used.optimizer.state_dict())
+    results = []
+    for step in (used, fresh):
+        step.model.load_state_dict(model)
+        step.optimizer.load_state_dict(deepcopy(moments))
+        torch.manual_seed(3)
+        results.append(step([{"same": batches["same"]}, {"near": batches["near"]}]))
+    assert torch.equal(results[0].grad_norm, results[1].grad_norm)
+    assert_same(used.model, fresh.model, atol=0)
+
+
+# --- regularizers ------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Nudge(Regularizer):
+    """Test only: outputs should not change when the words move a little."""
+
+    weight: float = 3.0
+
+    def __call__(self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor) -> Tensor:
+        words = model.encoder.word_embeddings(batch.tokens.ids)
+        moved = model(task, batch.tokens, words + 0.3 * words.detach().sin())
+        return self.weight * (moved - outputs).square().mean()
+
+
+@pytest.fixture
+def nudge() -> Iterator[str]:
+    """A regularizer known only as long as the test runs."""
+    name = "nudge-of-the-step-test"
+    REGULARIZERS.register(name)(Nudge)
+    yield name
+    del REGULARIZERS._parts[name]
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+def test_regularizer_terms_join_the_gradient_and_are_told(
+    tiny_model, make_step, losses, batches, nudge, aggregator
+):
+    terms = tuple(
+        REGULARIZERS.build({"name": nudge, "weight": weight}, "x") for weight in (3.0, 1.0)
+    )
+    step = make_step(tiny_model(), aggregator, regularizers=terms)
+    result = step([{"near": batches["near"]}])
+
+    reference, batch = tiny_model(), batches["near"]
+    freeze(reference, STAGE)
+    outputs = reference("near", batch.tokens)
+    loss = losses["near"](outputs, batch.labels)
+    term = sum(t(reference, "near", batch, outputs) for t in terms)
+    (WEIGHTS["near"] * (loss + term)).backward()
+    expected = torch.cat(
+        [p.grad.flatten() for p in reference.shared_parameters().values() if p.requires_grad]
+    )
+    torch.testing.assert_close(step.gradients.reduced, expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(result.losses["near"], loss.detach())
+    torch.testing.assert_close(result.terms["near"], term.detach())
+    assert term > 0
+    assert not result.terms["near"].requires_grad
+
+
+def test_terms_are_means_over_the_turns_like_losses(tiny_model, make_step, batches):
+    step = make_step(tiny_model(), regularizers=(Nudge(),))
+    halves = [{"near": part(batches["near"], i, i + 2)} for i in (0, 2)]
+    two = step(halves)
+    one = make_step(tiny_model(), regularizers=(Nudge(),))([{"near": batches["near"]}])
+    torch.testing.assert_close(two.terms["near"], one.terms["near"])
+
+
+# --- devices and processes ---------------------------------------------------------------
+
+
+def test_reduce_sees_every_tasks_row_before_they_meet(tiny_model, make_step, losses, batches):
+    seen: list[Tensor] = []
+    step = make_step(tiny_model(), "pcgrad", reduce=lambda t: seen.append(t.clone()))
+    turn = {task: batches[task] for task in ("near", "mood")}
+    step([turn, turn])
+    reference = tiny_model()
+    freeze(reference, STAGE)
+    rows = shared_gradients(reference, losses, turn)
+    assert len(seen) == 3  # two tasks and, last, the heads
+    torch.testing.assert_close(torch.stack(seen[:2]), rows, rtol=1e-4, atol=1e-6)
+    assert len(seen[2]) == len(step.gradients.total) - rows.shape[1]
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+def test_what_reduce_does_reaches_every_gradient_once(tiny_model, make_step, batches, aggregator):
+    plain = make_step(tiny_model(), aggregator)
+    doubled = make_step(tiny_model(), aggregator, reduce=lambda t: t.mul_(2))
+    for step in (plain, doubled):
+        torch.manual_seed(0)
+        step([batches])
+    torch.testing.assert_close(doubled.gradients.total, 2 * plain.gradients.total)
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+def test_bf16_keeps_parameters_and_gradients_in_fp32(tiny_model, make_step, batches, aggregator):
+    half = make_step(tiny_model(), aggregator, autocast=torch.bfloat16)
+    full = make_step(tiny_model(), aggregator)
+    for step in (half, full):
+        torch.manual_seed(0)
+        result = step([batches])
+        assert result.grad_norm.isfinite()
+        for parameter in step.model.parameters():
+            assert parameter.dtype == torch.float32
+            assert parameter.grad is None or parameter.grad.dtype == torch.float32
+        assert all(loss.dtype == torch.float32 for loss in result.losses.values())
+    difference = (half.gradients.total - full.gradients.total).norm()
+    assert 0 < difference < 0.1 * full.gradients.total.norm()
+
+
+def test_nothing_is_read_from_the_device(tiny_model, make_step, batches, monkeypatch):
+    steps = [
+        make_step(tiny_model(dropout=0.1), name, clip=1.0, regularizers=(Nudge(),))
+        for name in AGGREGATORS
+    ]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a value is read from the device")
+
+    for name in ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "__index__"):
+        monkeypatch.setattr(Tensor, name, refuse)
+    for step in steps:
+        for turns in ([batches], [{"mood": batches["mood"]}, {"near": batches["near"]}]):
+            step(turns)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("aggregator", sorted(AGGREGATORS))
+def test_a_gpu_is_never_waited_for(tiny_model, make_step, batches, aggregator):
+    device = torch.device("cuda")
+    step = make_step(tiny_model(dropout=0.1).to(device), aggregator, clip=1.0)
+    turns = [{task: batch.to(device) for task, batch in batches.items()}]
+    step(turns)  # the first one may set things up
+    mode = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step(turns)
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
