@@ -31,6 +31,7 @@ LINES = [
     ["predict"],
     ["recipes"],
     ["cli"],
+    ["__main__"],
 ]
 LEVEL = {room: level for level, line in enumerate(LINES) for room in line}
 

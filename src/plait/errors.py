@@ -67,7 +67,7 @@ class DiskFullError(ResourceError):
     """No room left for a checkpoint; the last good one stands."""
 
 
-class Interrupted(PlaitError):
+class Interrupted(PlaitError):  # noqa: N818 - it is no error that a user stops
     """Stopped by the user after everything was saved."""
 
     exit_code = 130

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from plait.errors import RecipeError, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from plait.data import Collator, Dataset
     from plait.losses import Loss
@@ -296,6 +296,8 @@ class Scorer:
     collator: Collator
     batch_size: int = 64
     autocast: torch.dtype | None = None
+    progress: Callable[[str, int, int], None] | None = None
+    """Called with the task, rows done and rows in all."""
 
     def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
         """Return probabilities [examples, classes] or scores [examples], in the data's order.
@@ -308,6 +310,7 @@ class Scorer:
         parts: list[torch.Tensor] = []
         places: list[torch.Tensor] = []
         spec, loss = self.tasks[task].spec, self.tasks[task].loss
+        done = 0
         try:
             with (
                 torch.inference_mode(),
@@ -317,6 +320,9 @@ class Scorer:
                     outputs = self.model(task, batch.to(device).tokens)
                     parts.append(loss.decode(outputs))
                     places.append(place)
+                    if self.progress is not None:
+                        done += len(place)
+                        self.progress(task, done, len(dataset) if rows is None else len(rows))
         finally:
             self.model.train(was_training)
         if not parts:

@@ -136,7 +136,11 @@ class Predictor:
         )
 
     def evaluate(
-        self, split: SplitName = "dev", *, data: str | None = None, tasks: Sequence[str] | None = None
+        self,
+        split: SplitName = "dev",
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
     ) -> Scores:
         """Score the model on a split."""
         datasets = self.load_split(split, data=data, tasks=tasks)

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from plait.aggregators import AGGREGATORS, PCGrad, Sum
+from plait.aggregators import AGGREGATORS
+from plait.aggregators.pcgrad import PCGrad
+from plait.aggregators.sum import Sum
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -93,6 +95,16 @@ def test_no_gradient_is_projected_on_itself():
     torch.testing.assert_close(PCGrad()(gradients, generator()), gradients[0])
     twice = gradients.repeat(2, 1)
     torch.testing.assert_close(PCGrad()(twice, generator()), 2 * gradients[0])
+
+
+def test_nor_once_it_has_been_turned_against_itself():
+    """Two projections take (1, 0) to (-0.02, 0.03), which has a conflict with (1, 0)."""
+    gradients = torch.tensor([[1.0, 0.0], [-1.0, 1.0], [-1.0, -0.9]])
+    turned = literal_pcgrad(gradients, [(1, 2), (), ()]) - gradients[1:].double().sum(dim=0)
+    assert turned @ gradients[0].double() < 0
+    outcomes = every_outcome(gradients)
+    for seed in range(40):
+        assert distance(outcomes, PCGrad()(gradients, generator(seed))) < 1e-5
 
 
 def test_a_gradient_of_0_changes_nothing():

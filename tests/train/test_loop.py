@@ -311,6 +311,7 @@ def test_the_stage_ends_when_all_have_stopped():
     state = TrainState()
     assert scored(stage, state=state, stop={8: ["a"], 16: ["b"]}) == [8, 12, 16]
     assert stage.step.spell() == "a b a b a b a b b b b b b b b b"
+    assert state.epoch == 3
     assert run(make_stage("round-robin", epochs=5), state) == []
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from plait.aggregators import AGGREGATORS, PCGrad
+from plait.aggregators import AGGREGATORS
+from plait.aggregators.pcgrad import PCGrad
 from plait.config import StageConfig
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.model.multitask import MultitaskModel

@@ -1,10 +1,15 @@
 """Aggregators: the tasks' gradients on the shared encoder become one.
 
-One file each; importing this package registers them all.
+One file each. Importing this package imports every file in it, so that a new one is
+registered by being there.
 """
 
-from plait.aggregators.base import AGGREGATORS, Aggregator
-from plait.aggregators.pcgrad import PCGrad
-from plait.aggregators.sum import Sum
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = ["AGGREGATORS", "Aggregator", "PCGrad", "Sum"]
+from plait.aggregators.base import AGGREGATORS, Aggregator
+
+__all__ = ["AGGREGATORS", "Aggregator"]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

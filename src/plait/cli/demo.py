@@ -10,18 +10,29 @@ import typer
 EXAMPLES = (
     ("sentiment", ("The soup was cold, the waiter was rude, and we were charged for both.",)),
     ("sentiment", ("A quiet little film that stayed with me for weeks.",)),
-    ("paraphrase", ("How do I stop my cat from scratching the sofa?",
-                    "What keeps a cat from clawing furniture?")),
-    ("paraphrase", ("Which train goes from Lyon to Turin?", "Which train goes from Turin to Lyon?")),
-    ("similarity", ("A boy is flying a kite on the beach.", "A child plays with a kite by the sea.")),
+    (
+        "paraphrase",
+        (
+            "How do I stop my cat from scratching the sofa?",
+            "What keeps a cat from clawing furniture?",
+        ),
+    ),
+    (
+        "paraphrase",
+        ("Which train goes from Lyon to Turin?", "Which train goes from Turin to Lyon?"),
+    ),
+    (
+        "similarity",
+        ("A boy is flying a kite on the beach.", "A child plays with a kite by the sea."),
+    ),
     ("similarity", ("The council voted to close the library.", "She painted the kitchen yellow.")),
 )
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="RUN", help="Folder of the run.")
-    ] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Folder of the run.")] = Path(
+        "runs/demo"
+    ),
     encoder: Annotated[
         str | None,
         typer.Option(

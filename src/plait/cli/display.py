@@ -54,12 +54,20 @@ class Display(Listener):
 
     def reading(self, what: str, done: int, total: int) -> None:
         """Show how far reading is."""
+        self._side_work(f"reading {what}", done, total)
+
+    def scoring(self, task: str, done: int, total: int) -> None:
+        """Show how far scoring is."""
+        self._side_work(f"scoring {task}", done, total)
+
+    def _side_work(self, what: str, done: int, total: int) -> None:
+        """Show work between updates; in plain lines only where it takes long."""
         if self.live:
             self._progress.start()
-            self._advance(f"reading {what}", done, total)
-        elif done >= total or time.monotonic() - self._last > PLAIN_SECONDS:
+            self._advance(what, done, total)
+        elif time.monotonic() - self._last > PLAIN_SECONDS:
             self._last = time.monotonic()
-            self.console.print(f"reading {what}: {done * 100 // max(total, 1)}%", markup=False)
+            self.console.print(f"{what}: {done * 100 // max(total, 1)}%", markup=False)
 
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:
         """Say what begins."""
@@ -144,6 +152,5 @@ def score_table(
 
 def _clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}" if minutes >= 60 else (
-        f"{minutes}:{seconds:02}"
-    )
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

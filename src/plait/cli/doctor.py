@@ -29,7 +29,10 @@ def doctor() -> None:
 
 
 def _findings() -> Iterator[tuple[str, str]]:
-    yield from _versions()
+    versions = list(_versions())
+    yield from versions
+    if any(kind == "broken" for kind, _ in versions):
+        return  # nothing below can be asked without them
     yield from _devices()
     yield from _encoder()
     yield from _places()
@@ -43,7 +46,7 @@ def _versions() -> Iterator[tuple[str, str]]:
     from plait import __version__
 
     yield "ok", f"plait {__version__}, Python {platform.python_version()} at {sys.executable}"
-    names = {"torch", "numpy", "pyarrow", "pydantic", "safetensors", "tokenizers"}
+    names = {"torch", "numpy", "pyarrow", "pydantic", "safetensors", "tokenizers", "tomli-w"}
     try:
         needed = [r for r in requires("plait") or () if "extra ==" not in r]
         names = {_bare(requirement) for requirement in needed}

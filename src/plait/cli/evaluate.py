@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from plait.cli.train import DataOption
+
+if TYPE_CHECKING:
+    from plait.evaluate import Scores
+
+SplitName = Literal["dev", "train", "test"]
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 
 
 def evaluate(
     run: RunArgument,
-    split: Annotated[str, typer.Option("--split", help="dev, train or test.")] = "dev",
+    split: Annotated[SplitName, typer.Option("--split", help="Which files.")] = "dev",
     data: DataOption = None,
     task: Annotated[
         list[str] | None, typer.Option("--task", help="Only this task; may be repeated.")
@@ -26,12 +31,6 @@ def evaluate(
 
     With --data, files of the same names in another folder are scored instead.
     """
-    from plait.errors import UsageError, suggest
-
-    splits = ("dev", "train", "test")
-    if split not in splits:
-        raise UsageError(f"there is no split {split!r}{suggest(split, splits)}")
-
     from plait.predict import Predictor
 
     predictor = Predictor.load(run, device=device)
@@ -45,13 +44,13 @@ def evaluate(
     _show(scores, split)
 
 
-def _show(scores, split: str) -> None:
+def _show(scores: Scores, split: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from plait.cli.display import figure
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     for name, task in scores.tasks.items():
         console.print(f"\n{name}, {task.num_examples} {split} rows", style="bold", markup=False)
         console.print("  ".join(f"{m} {figure(v)}" for m, v in task.metrics.items()))

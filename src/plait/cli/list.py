@@ -10,7 +10,9 @@ import typer
 def list_parts(
     family: Annotated[
         str | None,
-        typer.Argument(help="recipes, or a family of parts such as heads or losses; all if left out."),
+        typer.Argument(
+            help="recipes, or a family of parts such as heads or losses; all if left out."
+        ),
     ] = None,
 ) -> None:
     """List recipes and parts, with the settings each part takes.

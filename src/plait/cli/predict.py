@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CHUNK = 1024
 """Rows answered at a time, so that memory does not grow with the input."""
 
+Format = Literal["words", "csv", "jsonl"]
+
 Row = tuple[str, tuple[str, ...]]
 """A row's id and its texts."""
 
@@ -49,7 +51,7 @@ def predict(
         Path | None, typer.Option("--output", metavar="FILE", help="Where to, .csv or .jsonl.")
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--format", help="words, csv or jsonl, over what is usual.")
+        Format | None, typer.Option("--format", help="Words for texts, else CSV, unless set.")
     ] = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Write every class's probability, too.")
@@ -71,6 +73,7 @@ def predict(
     predictor = Predictor.load(run, device=device)
     names = _choose_tasks(predictor, task, len(texts or ()))
     width = len(predictor.tasks[names[0]].spec.text)
+    rows: Iterable[Row]
     if texts:
         rows = _from_arguments(texts, width)
     elif input_ is not None:
@@ -157,22 +160,17 @@ def _from_file(
 # --- how to write it ---------------------------------------------------------------------
 
 
-def _choose_format(
-    form: str | None, output: Path | None, as_arguments: bool
-) -> Literal["words", "csv", "jsonl"]:
-    from plait.errors import UsageError, suggest
+def _choose_format(form: Format | None, output: Path | None, as_arguments: bool) -> Format:
+    from plait.errors import UsageError
 
-    known = ("words", "csv", "jsonl")
     if form is not None:
-        if form not in known:
-            raise UsageError(f"there is no format {form!r}{suggest(form, known)}")
-        return form  # type: ignore[return-value]
-    if output is not None:
-        ending = output.suffix.removeprefix(".")
-        if ending not in ("csv", "jsonl"):
-            raise UsageError(f"--output {output} should end in .csv or .jsonl, or give --format")
-        return ending  # type: ignore[return-value]
-    return "words" if as_arguments else "csv"
+        return form
+    if output is None:
+        return "words" if as_arguments else "csv"
+    endings: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl"}
+    if output.suffix not in endings:
+        raise UsageError(f"--output {output} should end in .csv or .jsonl, or give --format")
+    return endings[output.suffix]
 
 
 @contextmanager

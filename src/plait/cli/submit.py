@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from plait.cli.evaluate import RunArgument
 from plait.cli.train import DataOption
+
+SPLITS: tuple[Literal["dev"], Literal["test"]] = ("dev", "test")
 
 
 def submit(
@@ -18,7 +20,8 @@ def submit(
     ] = Path("predictions"),
     data: DataOption = None,
     split: Annotated[
-        list[str] | None, typer.Option("--split", help="dev or test; both if left out.")
+        Literal["dev", "test"] | None,
+        typer.Option("--split", help="Which files; both if left out."),
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 ...")] = "auto",
 ) -> None:
@@ -28,17 +31,12 @@ def submit(
     """
     import csv
 
-    from plait.errors import UsageError
     from plait.predict import Predictor
     from plait.train.checkpoint import atomic_path
 
-    splits = split or ["dev", "test"]
-    for name in splits:
-        if name not in ("dev", "test"):
-            raise UsageError(f"--split is dev or test, not {name!r}")
     predictor = Predictor.load(run, device=device)
     out.mkdir(parents=True, exist_ok=True)
-    for name in splits:
+    for name in (split,) if split else SPLITS:
         for task, dataset in predictor.load_split(name, data=data, labelled=False).items():
             settings = predictor.config.tasks[task]
             path = out / f"{settings.submit_name or task}-{name}-output.csv"

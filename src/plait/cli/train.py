@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plait.config import TaskConfig
 
 RecipeArgument = Annotated[
     str, typer.Argument(help="Name of a packaged recipe, or path of a .toml file.")
@@ -16,9 +21,7 @@ DataOption = Annotated[
 ]
 OverrideOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "-o", "--override", metavar="KEY=VALUE", help="Set one of the recipe's settings."
-    ),
+    typer.Option("-o", "--override", metavar="KEY=VALUE", help="Set one of the recipe's settings."),
 ]
 
 
@@ -75,16 +78,19 @@ def resume_command(recipe: str, out: Path, data: str | None, overrides: list[str
     return shlex.join([*words, "--resume"])
 
 
-def show_outcome(result: dict, before: dict[str, float], tasks: dict) -> None:
+def show_outcome(
+    result: dict[str, Any], before: Mapping[str, float], tasks: Mapping[str, TaskConfig]
+) -> None:
     """Print a finished run's table of dev scores."""
     from rich.console import Console
 
     from plait.cli.display import figure, score_table
     from plait.evaluate import primary_metric
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     if "dev" not in result:
-        console.print(f"{result['steps']} updates in {result['seconds']:.0f} s; no dev set to score.")
+        done = f"{result['steps']} updates in {result['seconds']:.0f} s"
+        console.print(f"{done}; there is no dev set to score.")
         return
     dev, baseline = result["dev"], result["baseline"]
     columns = {"baseline": baseline["primary"]}

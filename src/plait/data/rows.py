@@ -184,10 +184,16 @@ class RowReader:
     """Iterate over a file's good rows; at a bad one raise, or skip it and keep count."""
 
     def __init__(
-        self, source: Source, columns: Columns, labels: LabelReader | None, bad_rows: BadRows
+        self,
+        source: Source,
+        columns: Columns,
+        labels: LabelReader | None,
+        bad_rows: BadRows,
+        *,
+        keep_empty: bool = False,
     ):
         self.source, self.columns, self.labels = source, columns, labels
-        self.bad_rows = bad_rows
+        self.bad_rows, self.keep_empty = bad_rows, keep_empty
         self._rows = 0
         self._skipped: Counter[str] = Counter()
         self._first: list[BadRow] = []
@@ -246,7 +252,8 @@ class RowReader:
         if self.labels is not None:
             values = self._read_labels(chunk.columns[num_texts], complain)
         for name, text in zip(self.columns.text, texts, strict=True):
-            complain(_where(pc.equal(text, "")), "empty text", f"column {name!r} is empty")
+            if not self.keep_empty:
+                complain(_where(pc.equal(text, "")), "empty text", f"column {name!r} is empty")
         if self.columns.id is None:
             ids = pa.array(chunk.numbers).cast(pa.string())
         else:

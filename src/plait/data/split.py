@@ -56,7 +56,7 @@ class Split:
     """What became of each file's rows, once they have been read."""
 
     def __post_init__(self) -> None:
-        self.bad_rows = self.task.bad_rows or self.bad_rows
+        self.bad_rows = (self.task.bad_rows or self.bad_rows) if self.labelled else "error"
         configs: tuple[FileConfig, ...] = getattr(self.task, self.split)
         if not configs:
             raise RecipeError(f"task {self.task_name!r} has no {self.split} files")
@@ -124,7 +124,8 @@ class Split:
         config = file.config
         source = open_source(file.path, separator=config.separator, quoting=config.quoting)
         labels = LabelReader(self.task, file.label_map) if self.labelled else None
-        return RowReader(source, file.columns, labels, self.bad_rows)
+        # Without labels every row is wanted back, an empty one too.
+        return RowReader(source, file.columns, labels, self.bad_rows, keep_empty=not self.labelled)
 
     # --- drawing ---------------------------------------------------------------------------
 

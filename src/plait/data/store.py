@@ -130,8 +130,8 @@ def load_split(
 ) -> Dataset:
     """Read, check and tokenise a split of a task, or map it from the cache.
 
-    `labelled=False` reads texts and ids alone, whatever the files say of labels. `hint` is
-    what to tell a user whose files are not there.
+    `labelled=False` reads texts and ids alone, whatever the files say of labels, and leaves no
+    row out. `hint` is what to tell a user whose files are not there.
     """
     source = Split(task_name, task, split, root, bad_rows, seed, labelled, hint)
     limit = max_length - tokenizer.layout.num_single

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from plait.data import Dataset, SplitName
     from plait.model.encoder import Encoder
 
-
     Progress = Callable[[str, int, int], None]
     """Called with what is read, bytes done and bytes in all."""
 
@@ -111,9 +110,7 @@ def build_tasks(config: RunConfig) -> dict[str, Task]:
     return tasks
 
 
-def build_model(
-    config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]
-) -> MultitaskModel:
+def build_model(config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]) -> MultitaskModel:
     """Put a head per task on the encoder."""
     check_pooling(encoder, config.encoder.pooling)
     if config.encoder.max_length > encoder.max_positions:

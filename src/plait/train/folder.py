@@ -1,14 +1,14 @@
 """A run's folder: what is in it, who may write there, and how it is read back.
 
-    recipe.toml             every setting, resolved
-    model.safetensors       encoder and heads at the best dev score
-    checkpoint.safetensors  the last state, to go on from
-    encoder.json            the encoder's configuration
-    tokenizer.json
-    run.json                versions, hardware, encoder, data
-    metrics.jsonl           losses and scores over time
-    scores.json             dev scores of the best model, once finished
-    tensorboard/            events, where TensorBoard is installed
+recipe.toml             every setting, resolved
+model.safetensors       encoder and heads at the best dev score
+checkpoint.safetensors  the last state, to go on from
+encoder.json            the encoder's configuration
+tokenizer.json
+run.json                versions, hardware, encoder, data
+metrics.jsonl           losses and scores over time
+scores.json             dev scores of the best model, once finished
+tensorboard/            events, where TensorBoard is installed
 """
 
 from __future__ import annotations

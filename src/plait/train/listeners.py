@@ -32,6 +32,9 @@ class Listener:
     def reading(self, what: str, done: int, total: int) -> None:
         """Files are read and tokenised; `done` of `total` bytes so far."""
 
+    def scoring(self, task: str, done: int, total: int) -> None:
+        """A task is being scored; `done` of `total` rows so far."""
+
     def step(self, record: StepRecord) -> None:
         """One update was made. Its tensors may be on the device: reading them waits for it."""
 
@@ -105,12 +108,13 @@ class MetricsLog(Listener):
 class TensorBoard(Listener):
     """TensorBoard events in the run's folder; silent where the package is not installed."""
 
+    _writer: Any = None
+
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:  # noqa: ARG002
         """Open an event file; what an earlier sitting wrote past `step` is hidden."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            self._writer = None
             return
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
@@ -133,5 +137,5 @@ class TensorBoard(Listener):
 
     def close(self) -> None:
         """Close the event file."""
-        if getattr(self, "_writer", None) is not None:
+        if self._writer is not None:
             self._writer.close()

@@ -97,7 +97,15 @@ class _Session:
         self.interrupted = threading.Event()
         self.sums = _LossSums()
         self.clock = time.monotonic()
-        self.scorer = Scorer(parts.model, parts.tasks, parts.collator, autocast=parts.autocast)
+        self.best_scores: Scores | None = None
+        """Those of the best model on all of dev, where this sitting has them."""
+        self.scorer = Scorer(
+            parts.model,
+            parts.tasks,
+            parts.collator,
+            autocast=parts.autocast,
+            progress=lambda *place: self.tell("scoring", *place),
+        )
 
     def tell(self, event: str, *args: Any) -> None:
         for listener in self.listeners:
@@ -129,7 +137,7 @@ class _Session:
             data[split] = load_data(
                 self.config, self.parts.tokenizer, split, data=root, progress=progress
             )
-            for name, dataset in data[split].items():
+            for dataset in data[split].values():
                 for report in dataset.report:
                     if report.skipped:
                         self.tell("note", str(report))
@@ -218,6 +226,8 @@ class _Session:
             better = self._hear_scores(record.scores)
             if better:
                 save_weights(self.folder.weights, self.parts.model)
+                whole = stage.config.eval_limit is None
+                self.best_scores = record.scores["dev"] if whole else None
             self._wait_longer(stage, record.scores["dev"])
         stopping = self.interrupted.is_set()
         if record.scores or stopping or record.total_steps % self.config.save_every == 0:
@@ -275,7 +285,7 @@ class _Session:
     def _finish(self, data: Data, baseline: Scores) -> Outcome:
         state, folder = self.state, self.folder
         self.state.seconds += time.monotonic() - self.clock
-        load_weights(folder.weights, self.parts.model)
+        load_weights(folder.weights, self.parts.model)  # the best, not the last
         result: dict[str, Any] = {
             "recipe": self.config.name,
             "steps": state.total_steps,
@@ -285,7 +295,7 @@ class _Session:
         if self.parts.device.type == "cuda":
             result["peak_memory_mib"] = torch.cuda.max_memory_allocated() >> 20
         if data["dev"]:
-            result["dev"] = self.scorer.score(data["dev"]).to_json()
+            result["dev"] = (self.best_scores or self.scorer.score(data["dev"])).to_json()
             result["baseline"] = baseline.to_json()
         write_text(folder.scores, json.dumps(result, indent=1))
         state.finished = True
@@ -307,13 +317,13 @@ class _Session:
             self.tell("note", "stopping after this update, to save it; once more stops at once")
 
         previous: dict[int, Any] = {}
-        for number in (signal.SIGINT, signal.SIGTERM):
-            previous[number] = signal.signal(number, ask)
+        for wanted in (signal.SIGINT, signal.SIGTERM):
+            previous[wanted] = signal.signal(wanted, ask)
         try:
             yield
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            for asked, handler in previous.items():
+                signal.signal(asked, handler)
 
 
 class _LossSums:
