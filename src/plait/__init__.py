@@ -1,3 +1,44 @@
-"""plait: one text encoder, many sentence tasks, trained together."""
+"""plait: one text encoder, many sentence tasks, trained together.
+
+outcome = plait.train(plait.read_recipe("demo"), "runs/demo")
+model = plait.load("runs/demo")
+model.predict("sentiment", ["What a fine day."])
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plait.config import read_recipe as read_recipe
+    from plait.errors import PlaitError as PlaitError
+    from plait.predict import Predictor as Predictor
+    from plait.predict import load as load
+    from plait.training.run import train as train
+    from plait.types import Prediction as Prediction
 
 __version__ = "0.1.0"
+
+# Where each public name lives. They are imported on first use, so that `plait --help`
+# does not wait for torch.
+_HOMES = {
+    "PlaitError": "plait.errors",
+    "Prediction": "plait.types",
+    "Predictor": "plait.predict",
+    "load": "plait.predict",
+    "read_recipe": "plait.config",
+    "train": "plait.training.run",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'plait' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -14,7 +14,7 @@ from plait.errors import RunError, UsageError, suggest
 from plait.evaluate import Scorer, Scores, Task
 from plait.model.encoder import build_encoder
 from plait.registry import load_plugin
-from plait.train.build import (
+from plait.training.build import (
     build_collator,
     build_model,
     build_tasks,
@@ -22,8 +22,8 @@ from plait.train.build import (
     choose_precision,
     load_data,
 )
-from plait.train.checkpoint import load_weights
-from plait.train.folder import RunFolder
+from plait.training.checkpoint import load_weights
+from plait.training.folder import RunFolder
 from plait.types import Prediction, TaskSpec
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ Text = str | tuple[str, ...]
 
 ONE_TEXT = TaskSpec(kind="score", text=("text",))
 """What a text to be embedded looks like to the collator."""
+
+
+def load(run: str | Path, *, device: str = "auto", precision: str = "auto") -> Predictor:
+    """Read a run's best model."""
+    return Predictor.load(run, device=device, precision=precision)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def demo(
 
     from plait.cli.display import Display
     from plait.cli.train import show_outcome
-    from plait.train.run import train
+    from plait.training.run import train
 
     display = Display()
     command = " ".join(["plait demo", *([f"--encoder {encoder}"] if encoder else [])])

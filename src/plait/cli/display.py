@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from plait.train.listeners import Listener
+from plait.training.listeners import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from plait.evaluate import Scores
-    from plait.train.loop import StepRecord
+    from plait.training.loop import StepRecord
 
 PLAIN_SECONDS = 10.0
 """Between two plain lines, so that a log file stays readable."""

@@ -54,7 +54,7 @@ def load_families() -> None:
     import plait.model.heads
     import plait.regularizers
     import plait.schedules
-    import plait.train.listeners  # noqa: F401
+    import plait.training.listeners  # noqa: F401
 
 
 def _plural(family: str) -> str:

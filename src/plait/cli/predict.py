@@ -178,7 +178,7 @@ def _open(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    from plait.train.checkpoint import atomic_path
+    from plait.training.checkpoint import atomic_path
 
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         yield file

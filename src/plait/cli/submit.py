@@ -32,7 +32,7 @@ def submit(
     import csv
 
     from plait.predict import Predictor
-    from plait.train.checkpoint import atomic_path
+    from plait.training.checkpoint import atomic_path
 
     predictor = Predictor.load(run, device=device)
     out.mkdir(parents=True, exist_ok=True)

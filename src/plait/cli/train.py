@@ -57,7 +57,7 @@ def train(
     command = resume_command(recipe, out, data, overrides)
 
     from plait.cli.display import Display
-    from plait.train.run import train as run_training
+    from plait.training.run import train as run_training
 
     display = Display()
     outcome = run_training(

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from plait.schedules import Size
-from plait.train.optimizer import rate_factor, set_rate
+from plait.training.optimizer import rate_factor, set_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from plait.config import StageConfig
     from plait.evaluate import Scores
     from plait.schedules import Schedule, Turn
-    from plait.train.step import Step, StepResult
+    from plait.training.step import Step, StepResult
     from plait.types import Batch
 
 

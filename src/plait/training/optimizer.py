@@ -44,7 +44,7 @@ def rate_factor(stage: StageConfig, step: int, num_steps: int) -> float:
     The warm-up rises to the peak on its last update, the decay would reach 0 one update
     after the last.
     """
-    warmup = math.ceil(stage.warmup * num_steps)
+    warmup = math.ceil(round(stage.warmup * num_steps, 6))
     if step < warmup:
         return (step + 1) / warmup
     if stage.decay == "constant":

@@ -20,10 +20,10 @@ from plait.model.sources import find_encoder, hash_weights
 from plait.registry import load_plugin
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
-from plait.train.listeners import LISTENERS
-from plait.train.loop import Stage, Stream, seed_everything, task_seed
-from plait.train.optimizer import build_optimizer, freeze
-from plait.train.step import Step, TaskParts
+from plait.training.listeners import LISTENERS
+from plait.training.loop import Stage, Stream, seed_everything, task_seed
+from plait.training.optimizer import build_optimizer, freeze
+from plait.training.step import Step, TaskParts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ import torch
 
 from plait.config import StageConfig
 from plait.errors import RecipeError
-from plait.train.optimizer import build_optimizer, freeze, rate_factor, set_rate
+from plait.training.optimizer import build_optimizer, freeze, rate_factor, set_rate
 
 
 def training(model) -> set[str]:

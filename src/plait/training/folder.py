@@ -25,13 +25,13 @@ import torch
 from plait import __version__
 from plait.config import RunConfig, differences, read_recipe, to_toml
 from plait.errors import RunError
-from plait.train.checkpoint import write_text
+from plait.training.checkpoint import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from plait.train.build import Parts
+    from plait.training.build import Parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ import torch
 from plait.data import shared_examples
 from plait.errors import DeviceMemoryError, Interrupted, RunError
 from plait.evaluate import Scorer, Scores, score_baseline
-from plait.train.build import Parts, build, build_stage, load_data
-from plait.train.checkpoint import (
+from plait.training.build import Parts, build, build_stage, load_data
+from plait.training.checkpoint import (
     load_checkpoint,
     load_state,
     load_weights,
@@ -28,13 +29,12 @@ from plait.train.checkpoint import (
     save_weights,
     write_text,
 )
-from plait.train.folder import RunFolder, check_folder, opened, write_parts
-from plait.train.listeners import LISTENERS, Listener, MetricsLog
-from plait.train.loop import Stage, StepRecord, TrainState, run_stage, task_seed
+from plait.training.folder import RunFolder, check_folder, opened, write_parts
+from plait.training.listeners import LISTENERS, Listener, MetricsLog
+from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from plait.config import EarlyStopping, RunConfig
     from plait.data import Dataset
@@ -53,7 +53,7 @@ class Outcome:
 
 def train(
     config: RunConfig,
-    out: Path,
+    out: Path | str,
     *,
     data: str | None = None,
     resume: bool = False,
@@ -64,7 +64,7 @@ def train(
 
     `data` stands in for the recipe's data root; `command` is how the user would resume.
     """
-    folder = check_folder(out, config, resume=resume, command=command)
+    folder = check_folder(Path(out), config, resume=resume, command=command)
     parts = build(config)
     own = [LISTENERS.build(table, f"listeners.{i}") for i, table in enumerate(config.listeners)]
     session = _Session(parts, folder, [*listeners, *own], command)
@@ -73,7 +73,7 @@ def train(
     with opened(folder, config):
         state = load_state(folder.checkpoint) if folder.checkpoint.exists() else TrainState()
         if state.finished:
-            return Outcome(out, folder.read_json(folder.scores))
+            return Outcome(folder.path, folder.read_json(folder.scores))
         try:
             return session.run(datasets, state)
         finally:
@@ -182,9 +182,9 @@ class _Session:
         parts.model.train()
         evaluate = self._evaluation(stage, data)
         try:
-            for record in run_stage(stage, state, evaluate):
+            for record in () if self._is_over(stage) else run_stage(stage, state, evaluate):
                 self._consume(stage, record)
-                if self._should_stop(stage, record):
+                if self._is_over(stage):
                     break
         except RuntimeError as error:
             if not _is_memory(error):
@@ -264,11 +264,14 @@ class _Session:
                     self.state.stopped.append(task)
                     self.tell("note", f"{task} no longer gets better and is left out from here on")
 
-    def _should_stop(self, stage: Stage, record: StepRecord) -> bool:
+    def _is_over(self, stage: Stage) -> bool:
+        """Say whether early stopping ends the stage; a resumed run asks before it goes on."""
         rule = stage.config.early_stopping
-        if rule is None or rule.per_task or not record.scores or not _is_out(self.state, rule, ""):
+        if rule is None or rule.per_task or not _is_out(self.state, rule, ""):
             return False
-        self.tell("note", f"stopped early after {record.total_steps} updates: dev stays below best")
+        self.tell(
+            "note", f"stopped early after {self.state.total_steps} updates: dev got no better"
+        )
         return True
 
     # --- keeping ---

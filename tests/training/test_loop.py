@@ -16,7 +16,7 @@ from plait.aggregators import AGGREGATORS
 from plait.config import StageConfig
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.schedules import SCHEDULES, Schedule
-from plait.train.loop import (
+from plait.training.loop import (
     Cursor,
     Stage,
     Stream,
@@ -25,8 +25,8 @@ from plait.train.loop import (
     seed_everything,
     task_seed,
 )
-from plait.train.optimizer import build_optimizer, freeze
-from plait.train.step import Step, StepResult, TaskParts
+from plait.training.optimizer import build_optimizer, freeze
+from plait.training.step import Step, StepResult, TaskParts
 from plait.types import Batch, Tokens
 
 SIZES = {"a": 7, "b": 3}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plait.evaluate import Scores
-    from plait.train.loop import StepRecord
+    from plait.training.loop import StepRecord
 
 
 class Listener:

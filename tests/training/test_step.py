@@ -16,8 +16,8 @@ from plait.config import StageConfig
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.model.multitask import MultitaskModel
 from plait.regularizers import REGULARIZERS, Regularizer
-from plait.train.optimizer import build_optimizer, freeze, set_rate
-from plait.train.step import Step, TaskParts
+from plait.training.optimizer import build_optimizer, freeze, set_rate
+from plait.training.step import Step, TaskParts
 from plait.types import Batch, Tokens
 
 # Attention keys' biases have no gradient but rounding, which AdamW's own eps would make large.

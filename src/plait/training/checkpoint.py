@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from plait.errors import DiskFullError, RunError
-from plait.train.loop import TrainState
+from plait.training.loop import TrainState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
