@@ -423,6 +423,7 @@ def test_nothing_is_read_from_the_device(tiny_model, make_step, batches, monkeyp
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("aggregator", sorted(AGGREGATORS))
 def test_a_gpu_is_never_waited_for(tiny_model, make_step, batches, aggregator):
     device = torch.device("cuda")
