@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.model.adapters import ADAPTERS
 from plait.model.encoder import build_encoder
 from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
@@ -73,6 +74,8 @@ def tiny_model(tiny_encoder_config: dict[str, Any]) -> Callable[..., MultitaskMo
         specs: Mapping[str, TaskSpec] = TINY_SPECS,
         *,
         heads: Mapping[str, dict[str, Any]] | None = None,
+        adapters: Mapping[str, dict[str, Any]] | None = None,
+        readers: tuple[str, ...] = (),
         pooling: str = "mean",
         dropout: float = 0.0,
         seed: int = 0,
@@ -92,7 +95,11 @@ def tiny_model(tiny_encoder_config: dict[str, Any]) -> Callable[..., MultitaskMo
                 )
                 for task, spec in specs.items()
             }
-        return MultitaskModel(encoder, made, pooling)
+            inside = {
+                task: ADAPTERS.build(table, f"tasks.{task}.adapter", encoder.width, 2, 2)
+                for task, table in (adapters or {}).items()
+            }
+        return MultitaskModel(encoder, made, pooling, inside, readers)
 
     return make
 

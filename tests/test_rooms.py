@@ -25,7 +25,7 @@ LINES = [
     ["config"],
     ["data"],
     ["model"],
-    ["losses", "schedules", "aggregators", "regularizers"],
+    ["losses", "schedules", "aggregators", "regularizers", "weighting"],
     ["evaluate"],
     ["training"],
     ["predict"],

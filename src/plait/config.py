@@ -102,6 +102,12 @@ class TaskConfig(TaskSpec):
     head: Part = Field(default={"name": "linear"})
     loss: Part | None = None
     """Unless set: cross-entropy for classes, bce for binary, score-cross-entropy for a score."""
+    adapter: Part | None = None
+    """Parameters of the task's own inside the encoder's layers; none unless set."""
+    touch_encoder: bool = True
+    """Whether the task trains the shared encoder; if not, its head and adapter alone."""
+    augment: Annotated[tuple[Part, ...], BeforeValidator(_as_tuple)] = ()
+    """What adds changed copies of its training rows to them."""
     weight: float = Field(default=1.0, ge=0)
     """The task's loss is multiplied by this."""
     metric: str | None = None
@@ -171,6 +177,8 @@ class StageConfig(Section):
     """Updates after which the stage ends, wherever it is."""
     schedule: Part = {"name": "round-robin"}
     aggregator: Part = {"name": "sum"}
+    weighting: Part = {"name": "fixed"}
+    """How much each task's loss counts, besides its own weight."""
     regularizers: tuple[Part, ...] = ()
     batch_size: int = Field(default=32, ge=1)
     accumulate: int = Field(default=1, ge=1)
@@ -178,6 +186,8 @@ class StageConfig(Section):
     lr: float = Field(default=5e-5, gt=0)
     head_lr: float | None = Field(default=None, gt=0)
     """Learning rate of the heads; `lr` unless set."""
+    layer_decay: float = Field(default=1.0, gt=0, le=1)
+    """Each encoder layer's rate is this times that of the layer above; the top one has `lr`."""
     warmup: float = Field(default=0.0, ge=0, lt=1)
     """Part of the stage over which the rate rises from 0."""
     decay: Literal["constant", "linear", "cosine"] = "constant"

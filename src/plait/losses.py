@@ -3,7 +3,10 @@
 A loss turns (outputs [examples, num_outputs], labels [examples]) into one scalar, the mean
 over the examples of the batch, a smaller last batch included. Because the same outputs
 mean different things under different losses, it also decodes them into answers:
-probabilities [examples, classes], or scores [examples] in the task's own units.
+probabilities [examples, classes], or scores [examples] in the task's own units; and it
+says how to measure the distance of two outputs, as distributions or as numbers.
+
+Everything is computed in fp32 at least: half precision is widened, fp64 kept.
 """
 
 from __future__ import annotations
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plait.types import Kind, TaskSpec
+
+
+BERNOULLI_MARGIN = 1e-4
+"""How near a score taken for a probability may come to 0 and 1: the logarithm stays finite."""
 
 
 class Loss(ABC):
@@ -47,6 +54,26 @@ class Loss(ABC):
     @abstractmethod
     def decode(self, outputs: Tensor) -> Tensor:
         """Return probabilities [examples, classes] or scores [examples]."""
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Return the outputs as a distribution, [examples, classes] logarithms.
+
+        A score is the chance of a yes: its share of the range, held a margin away from 0 and
+        1. Unless a loss knows better, both are read off the decoded answers.
+        """
+        answers = self.decode(outputs)
+        if self.spec.kind == "score":
+            return _bernoulli(self._to_unit(answers))
+        return answers.clamp(min=torch.finfo(answers.dtype).tiny).log()
+
+    def value(self, outputs: Tensor) -> Tensor:
+        """Return the number a score's squared distance is taken on, [examples], unclamped.
+
+        In the loss's own scale, so that the distance is of the same size as the loss.
+        """
+        if self.spec.kind != "score":
+            raise TypeError(f"a task of kind {self.spec.kind!r} has no value, only probabilities")
+        return self.decode(outputs)
 
     def _to_unit(self, labels: Tensor) -> Tensor:
         low, high = self.spec.range
@@ -79,11 +106,15 @@ class CrossEntropy(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean of -log(probability of the label), smoothed."""
-        return F.cross_entropy(outputs.float(), labels.long(), label_smoothing=self.smoothing)
+        return F.cross_entropy(_full(outputs), labels.long(), label_smoothing=self.smoothing)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Softmax."""
-        return outputs.float().softmax(dim=-1)
+        return _full(outputs).softmax(dim=-1)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Log-softmax."""
+        return _full(outputs).log_softmax(dim=-1)
 
 
 @LOSSES.register("bce")
@@ -94,12 +125,17 @@ class BinaryCrossEntropy(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean of -log(probability of the label)."""
-        return F.binary_cross_entropy_with_logits(outputs.float().squeeze(-1), labels.float())
+        logits = _full(outputs).squeeze(-1)
+        return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Sigmoid, and what is left of 1 for the first label."""
-        yes = outputs.float().squeeze(-1).sigmoid()
+        yes = _full(outputs).squeeze(-1).sigmoid()
         return torch.stack([1 - yes, yes], dim=-1)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """No and yes: a softmax over the one logit would always be 1."""
+        return _log_sigmoids(outputs)
 
 
 @LOSSES.register("mse")
@@ -119,12 +155,21 @@ class MeanSquaredError(Loss):
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean squared error, in the scale set."""
         target = self._to_unit(labels) if self.scale == "unit" else labels
-        return F.mse_loss(outputs.float().squeeze(-1), target)
+        return F.mse_loss(self.value(outputs), target)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Back to the task's units, held inside its range."""
-        scores = outputs.float().squeeze(-1)
+        scores = self.value(outputs)
         return (self._from_unit(scores) if self.scale == "unit" else scores).clamp(*self.spec.range)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """The score's share of the range as the chance of a yes; flat outside the range."""
+        value = self.value(outputs)
+        return _bernoulli(value if self.scale == "unit" else self._to_unit(value))
+
+    def value(self, outputs: Tensor) -> Tensor:
+        """The output itself."""
+        return _full(outputs).squeeze(-1)
 
 
 @LOSSES.register("cosine-mse")
@@ -151,21 +196,28 @@ class CosineMSE(Loss):
         self.map, self.scale = map, scale
 
     def _unit(self, outputs: Tensor) -> Tensor:
-        cosine = outputs.float().squeeze(-1)
+        cosine = _full(outputs).squeeze(-1)
         if self.map == "clipped":
             return cosine.clamp(min=0)
         return cosine if self.map == "plain" else (cosine + 1) / 2
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean squared error of the mapped cosine, in the scale set."""
-        unit = self._unit(outputs)
-        if self.scale == "unit":
-            return F.mse_loss(unit, self._to_unit(labels))
-        return F.mse_loss(self._from_unit(unit), labels)
+        target = self._to_unit(labels) if self.scale == "unit" else labels
+        return F.mse_loss(self.value(outputs), target)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """The mapped cosine, held inside the range."""
         return self._from_unit(self._unit(outputs)).clamp(*self.spec.range)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """The mapped cosine as the chance of a yes; flat outside 0 to 1."""
+        return _bernoulli(self._unit(outputs))
+
+    def value(self, outputs: Tensor) -> Tensor:
+        """The mapped cosine, in the scale set."""
+        unit = self._unit(outputs)
+        return unit if self.scale == "unit" else self._from_unit(unit)
 
 
 @LOSSES.register("score-cross-entropy")
@@ -176,13 +228,36 @@ class ScoreCrossEntropy(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross entropy, lowest where the answer is the score."""
-        return F.binary_cross_entropy_with_logits(
-            outputs.float().squeeze(-1), self._to_unit(labels)
-        )
+        return F.binary_cross_entropy_with_logits(_full(outputs).squeeze(-1), self._to_unit(labels))
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Sigmoid, stretched over the range."""
-        return self._from_unit(outputs.float().squeeze(-1).sigmoid())
+        return self._from_unit(self.value(outputs))
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """The sigmoid as the chance of a yes."""
+        return _log_sigmoids(outputs)
+
+    def value(self, outputs: Tensor) -> Tensor:
+        """Sigmoid: the score scaled to 0-1."""
+        return _full(outputs).squeeze(-1).sigmoid()
+
+
+def _full(outputs: Tensor) -> Tensor:
+    """Widen to fp32, or leave what is wider."""
+    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+
+def _log_sigmoids(logits: Tensor) -> Tensor:
+    """Turn one logit [examples, 1] into log-probabilities of no and yes, [examples, 2]."""
+    logits = _full(logits)
+    return F.logsigmoid(torch.cat([-logits, logits], dim=-1))
+
+
+def _bernoulli(yes: Tensor) -> Tensor:
+    """Turn the chance of a yes [examples] into log-probabilities of no and yes."""
+    yes = yes.clamp(BERNOULLI_MARGIN, 1 - BERNOULLI_MARGIN)
+    return torch.stack([1 - yes, yes], dim=-1).log()
 
 
 DEFAULT_LOSSES: dict[Kind, str] = {

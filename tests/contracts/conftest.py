@@ -1,9 +1,11 @@
 """Every member of a family, with every choice of its settings, as cases for the contracts.
 
-A test that asks for `loss_table`, `schedule_table`, `aggregator_table`, `regularizer_table` or
-`head_table` runs once per case; one that asks for `loss_case` or `refused_case` once per loss
-and task it is, or is not, for. A part that registers itself is tested from then on; one
-with settings that must be set, or worth testing at other values, names them below.
+A test that asks for `loss_table`, `schedule_table`, `aggregator_table`, `regularizer_table`,
+`weighting_table` or `head_table` runs once per case; one that asks for `capped_table` or
+`drawn_table` once per schedule that has a cap or draws its tasks; one that asks for `loss_case`
+or `refused_case` once per loss and task it is, or is not, for. A part that registers itself is
+tested from then on; one with settings that must be set, or worth testing at other values, names
+them below.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ import inspect
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import plait.aggregators
+import plait.data.augmentations
+import plait.model.adapters
 import plait.model.heads
 import plait.regularizers
-import plait.schedules  # noqa: F401
+import plait.weighting  # noqa: F401
 from plait.losses import LOSSES
 from plait.registry import FAMILIES
+from plait.schedules import SCHEDULES, Sampled
 from plait.types import TaskSpec
 
 if TYPE_CHECKING:
@@ -26,8 +31,29 @@ if TYPE_CHECKING:
 WORTH_TRYING: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("loss", "cross-entropy"): [{"smoothing": 0.2}],
     ("schedule", "fixed"): [{"steps": 7}, {"probabilities": {"a": 3.0, "b": 1.0}}],
-    ("schedule", "sequential"): [{"order": ["b", "a"]}],
-    ("schedule", "round-robin"): [{"order": ["b", "a"]}],
+    ("schedule", "sequential"): [{"order": ["b", "a"]}, {"cap": 2}],
+    ("schedule", "round-robin"): [{"order": ["b", "a"]}, {"cap": 2}],
+    ("schedule", "by-epoch"): [{"order": ["b", "a", "a"]}, {"cap": 2}],
+    ("schedule", "simultaneous"): [{"leader": "a"}, {"leader": "b", "restart": ["a"]}],
+    ("schedule", "proportional"): [{"steps": 7}],
+    ("schedule", "square-root"): [{"steps": 7}],
+    ("schedule", "annealed"): [{"steps": 7}],
+    ("schedule", "temperature"): [{"temperature": 1.0, "steps": 7}, {"temperature": 3.0}],
+    ("regularizer", "smart"): [{"inner_steps": 2}, {"weight": {"mood": 2.0}}],
+    ("regularizer", "smart-unit"): [{"inner_steps": 2}, {"weight": {"mood": 2.0}}],
+    ("regularizer", "bregman"): [{"weight": {"mood": 2.0}}],
+    ("adapter", "lora"): [
+        {"targets": ["query", "key", "value", "output"], "rank": 2},
+        {"targets": ["output"], "alpha": 4.0, "dropout": 0.2},
+    ],
+    ("adapter", "pal"): [{"size": 6, "heads": 3, "dropout": 0.0}],
+    ("augmentation", "gender-swap"): [{"share": 0.5}, {"pairs": [["he", "they"], ["a", "the"]]}],
+    ("aggregator", "gradvac"): [{"beta": 0.5}],
+    ("aggregator", "cagrad"): [{"c": 0.0}, {"c": 0.9}],
+    ("aggregator", "nash-mtl"): [{"max_norm": 0.0}, {"every": 3}],
+    ("weighting", "uncertainty"): [{"lr": 0.1}],
+    ("weighting", "dwa"): [{"temperature": 0.5}],
+    ("weighting", "famo"): [{"gamma": 0.0}],
     ("head", "linear"): [{"features": ["u", "v", "|u-v|", "u*v", "cos"]}],
     ("head", "mlp"): [{"features": ["|u-v|", "cos"], "hidden": 5}],
 }
@@ -71,6 +97,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for family in FAMILIES:
         if f"{family}_table" in metafunc.fixturenames:
             metafunc.parametrize(f"{family}_table", tables_of(family), ids=_show)
+    if "capped_table" in metafunc.fixturenames:
+        capped = [table for table in tables_of("schedule") if "cap" in table]
+        metafunc.parametrize("capped_table", capped, ids=_show)
+    if "drawn_table" in metafunc.fixturenames:
+        drawn = [t for t in tables_of("schedule") if issubclass(SCHEDULES[t["name"]], Sampled)]
+        metafunc.parametrize("drawn_table", drawn, ids=_show)
     for name, allowed in (("loss_case", True), ("refused_case", False)):
         if name in metafunc.fixturenames:
             cases = [

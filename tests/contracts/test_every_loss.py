@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from plait.errors import RecipeError
-from plait.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.losses import DEFAULT_LOSSES, LOSSES, CosineMSE, Loss, MeanSquaredError
 from plait.model.heads import HEADS
 
 
@@ -118,6 +118,77 @@ def test_where_it_is_lowest_the_answer_is_the_label(loss):
         torch.testing.assert_close(decoded, labels, rtol=0, atol=0.01 * (high - low))
     else:
         assert decoded.argmax(dim=1).tolist() == labels.long().tolist()
+
+
+def test_outputs_as_a_distribution(loss):
+    outputs, _ = make(loss, 5)
+    outputs = outputs.abs() / 4  # a clipped cosine below 0 has no gradient
+    logs = loss.log_probabilities(outputs)
+    score = loss.spec.kind == "score"
+    assert logs.shape == (5, 2 if score else len(loss.spec.labels))
+    torch.testing.assert_close(logs.exp().sum(dim=1), torch.ones(5))
+    low, high = loss.spec.range
+    decoded = (loss.decode(outputs) - low) / (high - low) if score else loss.decode(outputs)
+    if getattr(loss, "scale", "unit") != "raw" or loss.takes == "cosine":
+        torch.testing.assert_close(logs.exp()[:, 1], decoded if score else decoded[:, 1])
+    for far in (-1e4, 1e4):
+        assert loss.log_probabilities(torch.full((1, loss.num_outputs), far)).isfinite().all()
+
+
+def test_every_output_counts_in_the_distribution(loss):
+    """A softmax over one logit would be constant."""
+    low, high = loss.spec.range
+    start = 0.5 * (low + high) if getattr(loss, "scale", "unit") == "raw" else 0.5
+    start = 0.5 if loss.takes == "cosine" else start
+    outputs = torch.full((3, loss.num_outputs), start, requires_grad=True)
+    loss.log_probabilities(outputs)[:, -1].sum().backward()
+    assert (outputs.grad.abs() > 0).all()
+
+
+def test_the_value_of_a_score_and_of_nothing_else(loss):
+    outputs, labels = make(loss, 5)
+    if loss.spec.kind != "score":
+        with pytest.raises(TypeError, match="has no value"):
+            loss.value(outputs)
+        return
+    value = loss.value(outputs)
+    assert value.shape == (5,)
+    assert value.dtype == torch.float32
+    low, high = loss.spec.range
+    raw = getattr(loss, "scale", "unit") == "raw"
+    scores = value if raw else low + (high - low) * value
+    torch.testing.assert_close(scores.clamp(low, high), loss.decode(outputs))
+    if isinstance(loss, MeanSquaredError | CosineMSE):
+        target = labels if raw else (labels - low) / (high - low)
+        torch.testing.assert_close((value - target).square().mean(), loss(outputs, labels))
+
+
+def test_double_precision_is_kept(loss):
+    outputs, labels = make(loss, 5)
+    wide = outputs.double()
+    assert loss(wide, labels.double()).dtype == torch.float64
+    values = [loss.value] if loss.spec.kind == "score" else []
+    for read in (loss.decode, loss.log_probabilities, *values):
+        assert read(wide).dtype == torch.float64
+        torch.testing.assert_close(read(wide).float(), read(outputs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("task", ["mood", "same", "near"])
+def test_a_loss_of_ones_own_needs_only_to_decode(tiny_specs, task):
+    """The distribution and the value are then read off its answers."""
+    spec = tiny_specs[task]
+    inner = LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec)
+
+    class Own(Loss):
+        kinds = (spec.kind,)
+        __call__ = inner.__call__
+        decode = staticmethod(inner.decode)
+
+    own = Own(spec)
+    outputs, _ = make(inner, 6)
+    torch.testing.assert_close(own.log_probabilities(outputs), inner.log_probabilities(outputs))
+    if spec.kind == "score":
+        assert torch.equal(own.value(outputs), inner.decode(outputs))
 
 
 def test_other_kinds_are_refused_in_a_sentence(refused_case):

@@ -17,9 +17,9 @@ def build(name: str, **settings: object) -> Schedule:
     return SCHEDULES.build({"name": name, **settings}, "train.schedule")
 
 
-def spell(schedule: Schedule, sizes: dict[str, Size] = SIZES, seed: int = 0) -> str:
+def spell(schedule: Schedule, sizes: dict[str, Size] = SIZES, seed: int = 0, epoch: int = 0) -> str:
     """First letters of the tasks, turns of several in one word."""
-    made = schedule.epoch(sizes, 0, 1, np.random.default_rng(seed))
+    made = schedule.epoch(sizes, epoch, epoch + 1, np.random.default_rng(seed))
     return " ".join("".join(task[0] for task in turn) for turn in made)
 
 
@@ -30,6 +30,9 @@ def spell(schedule: Schedule, sizes: dict[str, Size] = SIZES, seed: int = 0) -> 
         ({"order": ["near", "mood", "same"]}, "n n n m m m m m s s"),
         ({"length": "truncated"}, "m m s s n n"),
         ({"length": "truncated", "order": ["same", "near", "mood"]}, "s s n n m m"),
+        ({"cap": 3}, "m m m s s n n n"),
+        ({"cap": 1, "length": "truncated"}, "m s n"),
+        ({"cap": 9}, "m m m m m s s n n n"),
     ],
 )
 def test_sequential(settings, expected):
@@ -48,10 +51,180 @@ def test_sequential(settings, expected):
         ({"together": True, "length": "truncated"}, "msn msn"),
         ({"together": True, "length": "drop-out"}, "msn msn mn m m"),
         ({"together": True, "order": ["near", "mood", "same"]}, "nms nms nms nms nms"),
+        ({"cap": 3}, "m s n m s n m s n"),
+        ({"cap": 3, "together": True, "length": "truncated"}, "msn msn"),
+        ({"cap": 1, "together": True, "length": "truncated"}, "msn"),
+        ({"cap": 4, "length": "drop-out"}, "m s n m s n m n m"),
     ],
 )
 def test_round_robin(settings, expected):
     assert spell(build("round-robin", **settings)) == expected
+
+
+# --- by epoch ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ["m m m m m", "s s", "n n n", "m m m m m", "s s"]),
+        ({"order": ["near", "mood", "mood", "same"]}, ["n n n", "m m m m m", "m m m m m", "s s"]),
+        ({"cap": 2}, ["m m", "s s", "n n", "m m"]),
+        ({"cap": 1, "order": ["same", "near", "mood"]}, ["s", "n", "m", "s"]),
+    ],
+)
+def test_by_epoch(settings, expected):
+    schedule = build("by-epoch", **settings)
+    assert [spell(schedule, epoch=epoch) for epoch in range(len(expected))] == expected
+
+
+SUM_12 = ["sst", "para", "sts", "sts", "sst", "para", "para", "sts", "sst"]
+
+
+def test_the_order_sum_12_adds_up_to_12_counted_from_0_and_to_15_counted_from_1():
+    sizes = {"sst": Size(1, 1), "para": Size(1, 1), "sts": Size(1, 1)}
+    schedule = build("by-epoch", order=SUM_12)
+    trained = [
+        next(schedule.epoch(sizes, epoch, 9, np.random.default_rng(0)))[0] for epoch in range(9)
+    ]
+    assert trained == SUM_12
+    for task in sizes:
+        epochs = [epoch for epoch, name in enumerate(trained) if name == task]
+        assert len(epochs) == 3
+        assert sum(epochs) == 12
+        assert sum(epoch + 1 for epoch in epochs) == 15
+
+
+def test_the_order_sst_first_does_not_even_out():
+    """What sum-12 is for: under (SST PARA STS) x 3 the first task's epochs come earlier."""
+    trained = ["sst", "para", "sts"] * 3
+    sums = {t: sum(e for e, name in enumerate(trained) if name == t) for t in trained}
+    assert sums == {"sst": 9, "para": 12, "sts": 15}
+
+
+@pytest.mark.parametrize("order", [[], ["mood", "mood"], ["mood", "near"]])
+def test_by_epoch_leaves_no_task_out(order):
+    with pytest.raises(ValueError, match=r"^order leaves out .*same.*: add it, or"):
+        spell(build("by-epoch", order=order), epoch=1)
+
+
+# --- simultaneous ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"leader": "near"}, "msn msn msn"),
+        ({"leader": "mood", "restart": ["same"]}, "msn msn msn msn msn"),
+        ({"leader": "same", "restart": ["near", "mood"]}, "msn msn"),
+    ],
+)
+def test_simultaneous(settings, expected):
+    schedule = build("simultaneous", **settings)
+    assert spell(schedule) == spell(schedule, epoch=3, seed=5) == expected
+
+
+def test_simultaneous_goes_on_but_for_the_leader_and_what_restarts():
+    schedule = build("simultaneous", leader="mood", restart=["near"])
+    assert [t for t in SIZES if schedule.keeps_place(t)] == ["same"]
+    schedule = build("simultaneous", leader="mood")
+    assert [t for t in SIZES if schedule.keeps_place(t)] == ["same", "near"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"leader": "mod"}, r"^leader names 'mod'; did you mean 'mood'\?$"),
+        ({"leader": "mood", "restart": ["nea"]}, r"^restart names 'nea'; did you mean 'near'\?$"),
+    ],
+)
+def test_simultaneous_checks_names_before_the_first_turn(settings, message):
+    with pytest.raises(ValueError, match=message):
+        next(build("simultaneous", **settings).epoch(SIZES, 0, 1, np.random.default_rng(0)))
+
+
+def test_simultaneous_needs_a_leader():
+    with pytest.raises(RecipeError, match=r"^train\.schedule\.leader must be set"):
+        build("simultaneous")
+
+
+# --- shares by size ---
+
+# Perfect squares, so that roots come out whole: 400 = 20^2, 100 = 10^2, 25 = 5^2.
+SQUARES = {"mood": Size(400, 50), "same": Size(100, 13), "near": Size(25, 4)}
+
+
+def test_annealed_exponents_over_five_epochs():
+    alpha = SCHEDULES["annealed"].alpha
+    assert [alpha(e, 5) for e in range(5)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    assert [alpha(e, 2) for e in range(2)] == pytest.approx([1.0, 0.2])
+    assert alpha(0, 1) == 1.0  # no division by E - 1 = 0
+
+
+@pytest.mark.parametrize(
+    ("table", "place", "expected"),
+    [
+        ({"name": "proportional"}, (0, 3), [400 / 525, 100 / 525, 25 / 525]),
+        ({"name": "proportional"}, (2, 3), [400 / 525, 100 / 525, 25 / 525]),
+        ({"name": "square-root"}, (1, 3), [20 / 35, 10 / 35, 5 / 35]),
+        ({"name": "temperature", "temperature": 1}, (0, 1), [400 / 525, 100 / 525, 25 / 525]),
+        ({"name": "temperature", "temperature": 2.0}, (0, 1), [20 / 35, 10 / 35, 5 / 35]),
+        ({"name": "temperature", "temperature": 1e9}, (0, 1), [1 / 3, 1 / 3, 1 / 3]),
+        # A power that no float holds: 400^1000.
+        ({"name": "temperature", "temperature": 1e-3}, (0, 1), [1.0, 0.0, 0.0]),
+        ({"name": "annealed"}, (0, 5), [400 / 525, 100 / 525, 25 / 525]),
+        ({"name": "annealed"}, (0, 1), [400 / 525, 100 / 525, 25 / 525]),
+        # alpha = 0.2, each task a quarter of the one before: 1, 4^-0.2 = 0.757858, 0.574349.
+        ({"name": "annealed"}, (4, 5), [0.428777, 0.324952, 0.246270]),
+    ],
+)
+def test_shares_by_size(table, place, expected):
+    shares = SCHEDULES.build(table, "train.schedule").shares(SQUARES, *place)
+    assert list(shares) == list(SQUARES)
+    assert list(shares.values()) == pytest.approx(expected, abs=2e-6)
+
+
+def test_system_a_by_its_own_sizes():
+    """Sizes of the three data sets: square roots 92.4, 532.0 and 77.7 add up to 702.1."""
+    sizes = {"sst": Size(8544, 1068), "quora": Size(283010, 35377), "sts": Size(6040, 755)}
+    shares = build("square-root", steps=2400).shares(sizes, 0, 1)
+    assert shares == pytest.approx({"sst": 0.1316, "quora": 0.7577, "sts": 0.1107}, abs=1e-4)
+    shares = build("proportional", steps=2400).shares(sizes, 0, 1)
+    assert shares == pytest.approx({"sst": 0.0287, "quora": 0.9510, "sts": 0.0203}, abs=1e-4)
+
+
+DRAWN = [{"name": "temperature", "temperature": 2.0}]
+DRAWN += [{"name": name} for name in ("proportional", "square-root", "annealed")]
+
+
+@pytest.mark.parametrize("table", DRAWN, ids=lambda table: table["name"])
+def test_drawn_epochs_are_as_long_as_all_batches_unless_set_and_go_on(table):
+    schedule = SCHEDULES.build(table, "train.schedule")
+    assert len(spell(schedule).split()) == 10
+    assert schedule.keeps_place("mood")
+    schedule = SCHEDULES.build({**table, "steps": 4}, "train.schedule")
+    assert len(spell(schedule).split()) == 4
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": "temperature"}, r"temperature must be set"),
+        ({"name": "temperature", "temperature": 0}, r"temperature must be above 0, not 0"),
+        ({"name": "temperature", "temperature": -1.5}, r"temperature must be above 0, not -1.5"),
+        ({"name": "annealed", "steps": 0}, r"steps must be 1 or more, not 0"),
+        ({"name": "sequential", "cap": 0}, r"cap must be 1 or more, not 0"),
+        ({"name": "round-robin", "cap": -2}, r"cap must be 1 or more, not -2"),
+        ({"name": "by-epoch", "cap": 0}, r"cap must be 1 or more, not 0"),
+        ({"name": "by-epoch", "cap": 1.5}, r"valid integer"),
+    ],
+)
+def test_settings_that_make_no_sense(table, message):
+    with pytest.raises(RecipeError, match=message):
+        SCHEDULES.build(table, "train.schedule")
+
+
+# --- all ---
 
 
 def test_a_single_batch_each():
@@ -61,8 +234,9 @@ def test_a_single_batch_each():
     assert len(spell(build("fixed"), sizes).split()) == 2
 
 
-def test_sequential_and_round_robin_begin_anew_and_fixed_goes_on():
+def test_written_orders_begin_anew_and_fixed_goes_on():
     assert not build("sequential").keeps_place("mood")
+    assert not build("by-epoch", cap=2).keeps_place("mood")
     assert not build("round-robin").keeps_place("mood")
     assert build("fixed").keeps_place("mood")
 
@@ -99,7 +273,7 @@ def test_fixed_draws_differ_between_seeds():
     assert spell(build("fixed", steps=40), seed=0) != spell(build("fixed", steps=40), seed=1)
 
 
-@pytest.mark.parametrize("name", ["sequential", "round-robin"])
+@pytest.mark.parametrize("name", ["sequential", "round-robin", "by-epoch"])
 def test_a_misspelt_order_gets_a_suggestion(name):
     schedule = build(name, order=["mood", "smae", "near"])
     with pytest.raises(ValueError, match=r"^order names 'smae'; did you mean 'same'\?$"):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.aggregators import AGGREGATORS
+from plait.aggregators.gram import TorchJDAggregator
 from plait.config import StageConfig
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.schedules import SCHEDULES, Schedule
@@ -25,9 +26,10 @@ from plait.training.loop import (
     seed_everything,
     task_seed,
 )
-from plait.training.optimizer import build_optimizer, freeze
+from plait.training.optimizer import add_weighting, build_optimizer, freeze
 from plait.training.step import Step, StepResult, TaskParts
 from plait.types import Batch, Tokens
+from plait.weighting import WEIGHTINGS
 
 SIZES = {"a": 7, "b": 3}
 
@@ -40,12 +42,16 @@ class FakeStep:
         self.turns: list[list[dict[str, list[int]]]] = []
         self.rates: list[float] = []
         self.noise: list[float] = []
+        self.epochs_ended = 0
 
     def __call__(self, turns):
         self.turns.append([{t: b.labels.tolist() for t, b in turn.items()} for turn in turns])
         self.rates.append(self.optimizer.param_groups[0]["lr"])
         self.noise.append(torch.rand(()).item())
         return StepResult({}, {}, torch.zeros(()))
+
+    def end_epoch(self) -> None:
+        self.epochs_ended += 1
 
     def rows(self, task: str) -> list[int]:
         """Every row of a task, as it came."""
@@ -133,6 +139,21 @@ def test_a_turn_of_several_tasks():
     stage = make_stage({"name": "round-robin", "together": True}, epochs=1)
     assert [r.num_examples for r in run(stage)] == [4, 3, 4, 2]
     assert stage.step.spell() == "a+b a+b a+b a+b"
+
+
+@pytest.mark.parametrize("max_steps", [None, 4])
+def test_the_step_hears_of_every_epoch_that_ends(max_steps):
+    stage = make_stage("sequential", epochs=3, max_steps=max_steps, batch_size=4)
+    for record, _ in zip(run_stage(stage, TrainState()), range(9), strict=False):
+        assert stage.step.epochs_ended == record.epoch - (not record.ends_epoch)
+    assert stage.step.epochs_ended == (3 if max_steps is None else 1)
+
+
+def test_an_epoch_whose_rest_is_stopped_tasks_ends_as_well():
+    stage = make_stage("sequential", epochs=2, batch_size=4)
+    run(stage, stop={2: ["b"]})  # the last of the first epoch would have been b's
+    assert stage.step.spell() == "a a a a"
+    assert stage.step.epochs_ended == 2
 
 
 # --- the order of the data ---------------------------------------------------------------
@@ -417,16 +438,26 @@ def test_records_go_on_from_any_place(case, stop):
         assert state == end
 
 
-@pytest.mark.parametrize("aggregator", sorted(AGGREGATORS))
+@pytest.mark.parametrize(
+    ("aggregator", "weighting"),
+    [
+        *((name, "fixed") for name in AGGREGATORS),
+        ({"name": "nash-mtl", "every": 3}, "fixed"),
+        *(("sum", name) for name in WEIGHTINGS),
+    ],
+)
 @pytest.mark.parametrize(
     "case",
     [{"schedule": "fixed"}, {"schedule": {"name": "round-robin", "together": True}}],
     ids=str,
 )
 def test_parameters_after_going_on_equal_those_of_an_unbroken_run(
-    case, aggregator, tiny_model, tiny_batch, tiny_specs
+    case, aggregator, weighting, tiny_model, tiny_batch, tiny_specs
 ):
-    config = {"epochs": 2, "batch_size": 4, "lr": 1e-2, "decay": "linear", "accumulate": 2}
+    if issubclass(AGGREGATORS.validate(aggregator, "aggregator")[0], TorchJDAggregator):
+        pytest.importorskip("torchjd")
+    epochs = 3 if weighting == "dwa" else 2  # it needs two to look back on
+    config = {"epochs": epochs, "batch_size": 4, "lr": 1e-2, "decay": "linear", "accumulate": 2}
     specs = {task: tiny_specs[task] for task in ("mood", "near")}
     pools = {"mood": tiny_batch(specs["mood"], 14), "near": tiny_batch(specs["near"], 6)}
 
@@ -449,11 +480,15 @@ def test_parameters_after_going_on_equal_those_of_an_unbroken_run(
             task: TaskParts(LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec))
             for task, spec in specs.items()
         }
+        optimizer = build_optimizer(model, stage.config)
+        built = WEIGHTINGS.build(weighting, "weighting", tuple(specs), torch.device("cpu"))
+        add_weighting(optimizer, built, stage.config)
         step = Step(
             model,
             parts,
             AGGREGATORS.build(aggregator, "aggregator"),
-            build_optimizer(model, stage.config),
+            optimizer,
+            weighting=built,
             clip=1.0,
         )
         streams = {
@@ -470,14 +505,16 @@ def test_parameters_after_going_on_equal_those_of_an_unbroken_run(
                 json.dumps(state.to_json()),
                 deepcopy(whole.step.model.state_dict()),
                 deepcopy(whole.step.optimizer.state_dict()),
+                deepcopy(whole.step.tensors()),
             )
         )
     assert len(kept) == whole.num_steps() >= 4
     final = whole.step.model.state_dict()
-    for place, weights, moments in kept[:-1]:
+    for place, weights, moments, memory in kept[:-1]:
         stage = build()
         stage.step.model.load_state_dict(weights)
         stage.step.optimizer.load_state_dict(moments)
+        stage.step.load_tensors(memory)
         torch.manual_seed(int(np.random.default_rng().integers(1000)))
         for _ in run_stage(stage, TrainState.from_json(json.loads(place))):
             pass

@@ -54,6 +54,42 @@ def test_heads_may_have_a_rate_of_their_own(tiny_model, head_lr):
         assert group["lr"] == peak * 0.5, name
 
 
+def test_each_layer_learns_slower_than_the_one_above(tiny_model):
+    model = tiny_model(pooling="cls-pooler", adapters={"same": {"name": "lora"}})
+    stage = StageConfig(lr=0.8, head_lr=3.0, layer_decay=0.5)
+    optimizer = build_optimizer(model, stage)
+    expected = {  # two layers
+        "encoder.embeddings.": 0.2,
+        "encoder.layers.0.": 0.4,
+        "encoder.layers.1.": 0.8,
+        "encoder.pooler.": 0.8,
+        "heads.": 3.0,
+        "adapters.": 3.0,
+    }
+    found = settings_by_name(model, optimizer)
+    assert found.keys() == dict(model.named_parameters()).keys()
+    for name, group in found.items():
+        (rate,) = [r for start, r in expected.items() if name.startswith(start)]
+        assert group["peak_lr"] == pytest.approx(rate), name
+        assert group["weight_decay"] == (0.01 if model.get_parameter(name).ndim > 1 else 0.0)
+    set_rate(optimizer, 0.5)
+    assert found["encoder.layers.0.up.weight"]["lr"] == pytest.approx(0.2)
+    # Weights and vectors of three rates inside, and of the heads'.
+    assert len(optimizer.param_groups) == 8
+
+
+def test_without_decay_by_layer_there_are_as_few_groups_as_rates(tiny_model):
+    model = tiny_model(pooling="cls-pooler")
+    assert len(build_optimizer(model, StageConfig()).param_groups) == 2
+    assert len(build_optimizer(model, StageConfig(head_lr=1.0)).param_groups) == 4
+
+
+@pytest.mark.parametrize("decay", [0.0, -0.5, 1.1])
+def test_a_decay_by_layer_lies_between_0_and_1(decay):
+    with pytest.raises(ValueError, match="layer_decay"):
+        StageConfig(layer_decay=decay)
+
+
 def test_setting_the_rate_does_not_add_up(tiny_model):
     optimizer = build_optimizer(tiny_model(), StageConfig(lr=1e-3))
     for factor in (0.5, 0.5, 1.0):
@@ -129,6 +165,14 @@ def test_the_last_layer_alone(tiny_model):
     assert training(model) == heads(model)
 
 
+def test_adapters_train_with_the_last_layer(tiny_model):
+    model = tiny_model(adapters={"same": {"name": "pal"}, "near": {"name": "lora"}})
+    freeze(model, StageConfig(mode="last-layer"))
+    inside = {n for n in dict(model.named_parameters()) if n.startswith("adapters.")}
+    assert inside
+    assert training(model) == heads(model) | inside
+
+
 @pytest.mark.parametrize("pooling", ["mean", "cls", "cls-pooler"])
 def test_the_pooler_trains_where_it_is_used(tiny_model, pooling):
     model = tiny_model(pooling=pooling)
@@ -173,6 +217,12 @@ def test_a_task_with_nothing_to_train_is_refused(tiny_model):
         freeze(model, StageConfig(freeze_layers=2))
     freeze(model, StageConfig(mode="last-layer", tasks=("mood", "same")))
     freeze(model, StageConfig(freeze_layers=1))
+    model = tiny_model(heads={"near": {"name": "cosine"}}, readers=("near",))
+    with pytest.raises(RecipeError, match="it may not touch the encoder and its head has no"):
+        freeze(model, StageConfig())
+    adapters = {"near": {"name": "lora"}}
+    model = tiny_model(heads={"near": {"name": "cosine"}}, adapters=adapters, readers=("near",))
+    freeze(model, StageConfig(mode="last-layer"))
 
 
 def test_one_update_is_adamw_by_hand():

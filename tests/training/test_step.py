@@ -8,17 +8,20 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from safetensors.torch import load, save
 from torch import Tensor
 
-from plait.aggregators import AGGREGATORS
+from plait.aggregators import AGGREGATORS, Aggregator
 from plait.aggregators.pcgrad import PCGrad
 from plait.config import StageConfig
-from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.errors import RecipeError
+from plait.losses import DEFAULT_LOSSES, LOSSES, Loss
 from plait.model.multitask import MultitaskModel
 from plait.regularizers import REGULARIZERS, Regularizer
-from plait.training.optimizer import build_optimizer, freeze, set_rate
+from plait.training.optimizer import add_weighting, build_optimizer, freeze, set_rate
 from plait.training.step import Step, TaskParts
 from plait.types import Batch, Tokens
+from plait.weighting import WEIGHTINGS
 
 # Attention keys' biases have no gradient but rounding, which AdamW's own eps would make large.
 STAGE = StageConfig(lr=1e-2, weight_decay=0.1, eps=1e-4)
@@ -49,16 +52,32 @@ def make_step(losses):
         weights: dict[str, float] = WEIGHTS,
         tasks: tuple[str, ...] = ("mood", "same", "near"),
         regularizers: tuple[Regularizer, ...] = (),
+        weighting: str | dict | None = None,
         **settings: object,
     ) -> Step:
         freeze(model, stage)
         optimizer = build_optimizer(model, stage)
         set_rate(optimizer, 1.0)
         parts = {task: TaskParts(losses[task], weights[task], regularizers) for task in tasks}
-        built = AGGREGATORS.build(aggregator, "train.aggregator")
-        return Step(model.train(), parts, built, optimizer, **settings)
+        built = build_aggregator(aggregator)
+        if isinstance(weighting, str | dict):
+            device = next(model.parameters()).device
+            weighting = WEIGHTINGS.build(weighting, "train.weighting", tasks, device)
+            add_weighting(optimizer, weighting, stage)
+            set_rate(optimizer, 1.0)
+        return Step(model.train(), parts, built, optimizer, weighting=weighting, **settings)
 
     return make
+
+
+def build_aggregator(table: str | dict) -> Aggregator:
+    """Build it, or skip the test where what it needs is not installed."""
+    try:
+        return AGGREGATORS.build(table, "train.aggregator")
+    except RecipeError as error:
+        if "plait[surgery]" not in str(error):
+            raise
+        pytest.skip(str(error))
 
 
 def reference_adamw(model: MultitaskModel) -> torch.optim.AdamW:
@@ -291,15 +310,17 @@ def test_a_head_without_parameters(tiny_model, make_step, batches, tiny_specs):
 
 @pytest.mark.parametrize("aggregator", sorted(AGGREGATORS))
 def test_a_step_keeps_nothing_of_the_one_before(tiny_model, make_step, batches, aggregator):
-    """From the same weights and moments, a used step and a fresh one do the same."""
+    """From the same weights, moments and memory, a used step and a fresh one do the same."""
     used, fresh = (make_step(tiny_model(dropout=0.1), aggregator) for _ in range(2))
     used([batches])
     used([{"mood": batches["mood"]}])
     model, moments = deepcopy(used.model.state_dict()), deepcopy(used.optimizer.state_dict())
+    memory = deepcopy(used.tensors())
     results = []
     for step in (used, fresh):
         step.model.load_state_dict(model)
         step.optimizer.load_state_dict(deepcopy(moments))
+        step.load_tensors(memory)
         torch.manual_seed(3)
         results.append(step([{"same": batches["same"]}, {"near": batches["near"]}]))
     assert torch.equal(results[0].grad_norm, results[1].grad_norm)
@@ -315,7 +336,9 @@ class Nudge(Regularizer):
 
     weight: float = 3.0
 
-    def __call__(self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor) -> Tensor:
+    def __call__(
+        self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
+    ) -> Tensor:
         words = model.encoder.word_embeddings(batch.tokens.ids)
         moved = model(task, batch.tokens, words + 0.3 * words.detach().sin())
         return self.weight * (moved - outputs).square().mean()
@@ -344,7 +367,7 @@ def test_regularizer_terms_join_the_gradient_and_are_told(
     freeze(reference, STAGE)
     outputs = reference("near", batch.tokens)
     loss = losses["near"](outputs, batch.labels)
-    term = sum(t(reference, "near", batch, outputs) for t in terms)
+    term = sum(t(reference, "near", batch, outputs, losses["near"]) for t in terms)
     (WEIGHTS["near"] * (loss + term)).backward()
     expected = torch.cat(
         [p.grad.flatten() for p in reference.shared_parameters().values() if p.requires_grad]
@@ -362,6 +385,206 @@ def test_terms_are_means_over_the_turns_like_losses(tiny_model, make_step, batch
     two = step(halves)
     one = make_step(tiny_model(), regularizers=(Nudge(),))([{"near": batches["near"]}])
     torch.testing.assert_close(two.terms["near"], one.terms["near"])
+
+
+# --- weighting ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lr", [None, 0.3])
+def test_uncertainty_learns_with_the_optimizer_as_plain_autograd_would(
+    tiny_model, make_step, losses, batches, lr
+):
+    model, reference = tiny_model(), tiny_model()
+    step = make_step(model, weighting={"name": "uncertainty", **({} if lr is None else {"lr": lr})})
+    freeze(reference, STAGE)
+    s = {task: torch.nn.Parameter(torch.zeros(())) for task in WEIGHTS}
+    optimizer = reference_adamw(reference)
+    optimizer.add_param_group({"params": list(s.values()), "weight_decay": 0.0})
+    optimizer.param_groups[-1]["lr"] = lr or 1e-2
+    for tasks in (("mood", "near"), ("mood", "same", "near"), ("near",)):
+        step([{task: batches[task] for task in tasks}])
+        optimizer.zero_grad()
+        for task in tasks:
+            loss = losses[task](reference(task, batches[task].tokens), batches[task].labels)
+            (WEIGHTS[task] * (loss * torch.exp(-s[task]) + s[task])).backward()
+        optimizer.step()
+    assert_same(model, reference, atol=1e-5)
+    for task, parameter in s.items():
+        learned = step.weighting.tensors()[f"s/{task}"]
+        assert parameter.abs() > 1e-3
+        torch.testing.assert_close(learned, parameter, rtol=1e-4, atol=1e-6)
+
+
+def test_only_the_tasks_of_an_update_move_their_uncertainty(tiny_model, make_step, batches):
+    step = make_step(tiny_model(), weighting="uncertainty")
+    step([batches])  # each has momentum now
+    before = {name: t.detach().clone() for name, t in step.weighting.tensors().items()}
+    step([{"same": batches["same"]}])
+    moved = {n for n, t in step.weighting.tensors().items() if not torch.equal(t, before[n])}
+    assert moved == {"s/same"}
+
+
+def test_the_gradient_of_an_uncertainty_counts_in_the_norm(tiny_model, make_step, batches):
+    result = make_step(tiny_model(), weighting="uncertainty")([{"mood": batches["mood"]}])
+    plain = make_step(tiny_model())([{"mood": batches["mood"]}])
+    slope = 1 - plain.losses["mood"]
+    expected = (plain.grad_norm**2 + slope**2).sqrt()
+    torch.testing.assert_close(result.grad_norm, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+def test_famo_divides_every_gradient_by_its_loss_and_makes_the_weights_add_up_to_1(
+    tiny_model, make_step, losses, batches, aggregator
+):
+    step = make_step(tiny_model(), aggregator, weighting="famo")
+    step.weighting._logits.copy_(torch.tensor([0.3, -0.2, 1.0]))
+    z = dict(zip(WEIGHTS, torch.softmax(torch.tensor([0.3, -0.2, 1.0]), dim=0), strict=True))
+    torch.manual_seed(2)
+    result = step([batches])
+    shares = {task: z[task] / loss for task, loss in result.losses.items()}
+    total = sum(shares.values())
+    factors = {task: WEIGHTS[task] * (share / total).item() for task, share in shares.items()}
+    reference = tiny_model()
+    freeze(reference, STAGE)
+    rows = shared_gradients(reference, losses, batches, factors)
+    combined = build_aggregator(aggregator)(rows, torch.Generator().manual_seed(2))
+    torch.testing.assert_close(step.gradients.reduced, combined, rtol=1e-4, atol=1e-6)
+    for task, batch in batches.items():
+        loss = factors[task] * losses[task](reference(task, batch.tokens), batch.labels)
+        head = list(reference.head_parameters(task).values())
+        for mine, theirs in zip(
+            step.model.head_parameters(task).values(), torch.autograd.grad(loss, head), strict=True
+        ):
+            torch.testing.assert_close(mine.grad, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_famo_hears_the_losses_of_the_same_batches_after_the_update(
+    tiny_model, make_step, losses, batches
+):
+    step, heard = make_step(tiny_model(), weighting="famo"), []
+    step.weighting.after_update = lambda before, after: heard.append((before, after))
+    result = step([batches])
+    ((before, after),) = heard
+    assert before == result.losses
+    for task, batch in batches.items():
+        with torch.no_grad():
+            loss = losses[task](step.model(task, batch.tokens), batch.labels)
+        torch.testing.assert_close(after[task], loss)
+        assert after[task] != before[task]
+        assert not after[task].requires_grad
+
+
+@pytest.mark.parametrize("weighting", sorted(WEIGHTINGS))
+def test_two_turns_of_one_batch_weigh_as_one(tiny_model, make_step, batches, weighting):
+    one, two = (make_step(tiny_model(), weighting=weighting) for _ in range(2))
+    one([batches])
+    two([batches, batches])
+    torch.testing.assert_close(two.gradients.total, one.gradients.total, rtol=1e-4, atol=1e-6)
+
+
+def test_dwa_weighs_from_the_third_epoch_on(tiny_model, make_step, batches):
+    step = make_step(tiny_model(), weighting="dwa")
+    assert step.weighting.tensors()["factor"].tolist() == [1, 1, 1]
+    for _ in range(2):
+        for _ in range(2):
+            step([batches])
+        step.end_epoch()
+    factors = step.weighting.tensors()["factor"]
+    assert factors.sum().item() == pytest.approx(3)
+    assert factors.std() > 1e-3
+    before = step.gradients.total.clone()
+    plain = make_step(tiny_model())
+    plain.model.load_state_dict(step.model.state_dict())
+    step([{"near": batches["near"]}])
+    plain([{"near": batches["near"]}])
+    torch.testing.assert_close(step.gradients.total, plain.gradients.total * factors[2])
+    assert not torch.equal(step.gradients.total, before)
+
+
+def test_terms_of_regularizers_are_weighted_with_their_loss(tiny_model, make_step, batches):
+    step = make_step(tiny_model(), regularizers=(Nudge(),), weighting="uncertainty")
+    result = step([{"near": batches["near"]}])
+    (s,) = step.weighting.parameters("near")
+    whole = result.losses["near"] + result.terms["near"]
+    torch.testing.assert_close(s.grad, WEIGHTS["near"] * (1 - whole))
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "weighting"),
+    [("gradvac", "fixed"), ("nash-mtl", "fixed"), ("sum", "uncertainty"), ("sum", "famo")],
+)
+def test_what_the_parts_remember_survives_a_checkpoint(
+    tiny_model, make_step, batches, aggregator, weighting
+):
+    """By the model's own tensors and moments, and the step's."""
+    unbroken, again = (make_step(tiny_model(), aggregator, weighting=weighting) for _ in range(2))
+    for _ in range(3):
+        unbroken([batches])
+    kept = load(save({n: t.detach().contiguous() for n, t in unbroken.tensors().items()}))
+    assert kept
+    again.model.load_state_dict(unbroken.model.state_dict())
+    pairs = zip(unbroken.model.parameters(), again.model.parameters(), strict=True)
+    for mine, theirs in pairs:
+        again.optimizer.state[theirs] = deepcopy(unbroken.optimizer.state.get(mine, {}))
+    again.load_tensors(kept)
+    for step in (unbroken, again):
+        torch.manual_seed(1)
+        step([batches])
+    assert_same(unbroken.model, again.model, atol=0)
+    after, other = unbroken.tensors(), again.tensors()
+    assert after.keys() == other.keys()
+    assert all(torch.equal(after[name], other[name]) for name in after)
+
+
+# --- conflicts ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aggregator", ["pcgrad", "gradvac", {"name": "sum", "watch": True}])
+def test_the_cosines_of_the_tasks_gradients_are_told(
+    tiny_model, make_step, losses, batches, aggregator
+):
+    turn = {task: batches[task] for task in ("near", "mood", "same")}
+    result = make_step(tiny_model(), aggregator)([turn])
+    reference = tiny_model()
+    freeze(reference, STAGE)
+    rows = shared_gradients(reference, losses, turn).double()
+    rows = rows / rows.norm(dim=1, keepdim=True)
+    assert result.rows == ("near", "mood", "same")
+    torch.testing.assert_close(result.cosines.double(), rows @ rows.T, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad", {"name": "sum", "watch": True}])
+def test_there_are_no_cosines_where_no_two_gradients_are_seen(
+    tiny_model, make_step, batches, aggregator
+):
+    step = make_step(tiny_model(), aggregator)
+    assert step([{"mood": batches["mood"]}]).cosines is None
+    if aggregator == "sum":
+        result = step([batches])
+        assert (result.rows, result.cosines) == ((), None)
+
+
+def test_a_gradient_of_0_has_a_cosine_of_0(tiny_model, make_step, batches):
+    step = make_step(tiny_model(), "pcgrad", weights={**WEIGHTS, "same": 0.0})
+    cosines = step([batches]).cosines
+    assert cosines[1].tolist() == [0.0, 0.0, 0.0]
+    assert cosines[0, 2].abs() > 0
+
+
+def test_watching_the_sum_does_not_change_it(tiny_model, make_step, batches):
+    plain, watched = (
+        make_step(tiny_model(), {"name": "sum", "watch": watch}) for watch in (False, True)
+    )
+    assert len(plain.gradients.rows) == 1
+    assert len(watched.gradients.rows) == 3
+    halves = [{t: part(b, i, i + 2) for t, b in batches.items()} for i in (0, 2)]
+    for turns in ([batches], halves):
+        plain(turns)
+        watched(turns)
+        torch.testing.assert_close(
+            watched.gradients.total, plain.gradients.total, rtol=1e-4, atol=1e-6
+        )
+    assert_same(plain.model, watched.model, atol=1e-5)
 
 
 # --- devices and processes ---------------------------------------------------------------
@@ -410,7 +633,10 @@ def test_nothing_is_read_from_the_device(tiny_model, make_step, batches, monkeyp
     steps = [
         make_step(tiny_model(dropout=0.1), name, clip=1.0, regularizers=(Nudge(),))
         for name in AGGREGATORS
+        if AGGREGATORS[name].capturable
     ]
+    steps += [make_step(tiny_model(), {"name": "sum", "watch": True})]
+    steps += [make_step(tiny_model(), weighting=name) for name in WEIGHTINGS]
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a value is read from the device")
@@ -420,14 +646,22 @@ def test_nothing_is_read_from_the_device(tiny_model, make_step, batches, monkeyp
     for step in steps:
         for turns in ([batches], [{"mood": batches["mood"]}, {"near": batches["near"]}]):
             step(turns)
+        step.end_epoch()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-@pytest.mark.parametrize("aggregator", sorted(AGGREGATORS))
-def test_a_gpu_is_never_waited_for(tiny_model, make_step, batches, aggregator):
+@pytest.mark.parametrize(
+    ("aggregator", "weighting"),
+    [
+        *((name, "fixed") for name in AGGREGATORS if AGGREGATORS[name].capturable),
+        *(("sum", name) for name in WEIGHTINGS),
+    ],
+)
+def test_a_gpu_is_never_waited_for(tiny_model, make_step, batches, aggregator, weighting):
     device = torch.device("cuda")
-    step = make_step(tiny_model(dropout=0.1).to(device), aggregator, clip=1.0)
+    model = tiny_model(dropout=0.1).to(device)
+    step = make_step(model, aggregator, clip=1.0, weighting=weighting)
     turns = [{task: batch.to(device) for task, batch in batches.items()}]
     step(turns)  # the first one may set things up
     mode = torch.cuda.get_sync_debug_mode()

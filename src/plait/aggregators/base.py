@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from plait.registry import Registry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import torch
     from torch import Tensor
 
@@ -15,16 +17,35 @@ if TYPE_CHECKING:
 class Aggregator(ABC):
     """Task gradients in, one gradient out."""
 
-    per_task: ClassVar[bool] = True
+    per_task: bool = True
     """Whether it must see each task's gradient. If not, the step adds them up as they come
     and hands over a single row, which saves a copy of the gradient per task."""
+    capturable: ClassVar[bool] = True
+    """Whether it stays on the device, so that a CUDA graph can replay it. One that solves
+    something on the CPU does not, and is the only kind that may wait for the device."""
 
     @abstractmethod
-    def __call__(self, gradients: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(
+        self, gradients: Tensor, generator: torch.Generator, tasks: Sequence[str] = ()
+    ) -> Tensor:
         """Turn [tasks, parameters] into [parameters], without waiting for the device.
 
-        Randomness comes from `generator`, which lives where the gradients do.
+        Randomness comes from `generator`, which lives where the gradients do. `tasks` names
+        the rows, which differ from update to update: what is remembered, is remembered by
+        name. Where it is left out, the rows' numbers are their names.
         """
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what it remembers from one update to the next, for a checkpoint."""
+        return {}
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Take back what `tensors` returned, from whatever device."""
+
+
+def row_names(gradients: Tensor, tasks: Sequence[str]) -> list[str]:
+    """Return the rows' names, or their numbers where they have none."""
+    return list(tasks) or [str(row) for row in range(len(gradients))]
 
 
 AGGREGATORS: Registry[Aggregator] = Registry("aggregator", "task gradients -> one gradient")

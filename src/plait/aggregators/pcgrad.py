@@ -10,6 +10,8 @@ import torch
 from plait.aggregators.base import AGGREGATORS, Aggregator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 
@@ -25,7 +27,12 @@ class PCGrad(Aggregator):
 
     reduction: Literal["sum", "mean"] = "sum"
 
-    def __call__(self, gradients: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(
+        self,
+        gradients: Tensor,
+        generator: torch.Generator,
+        tasks: Sequence[str] = (),  # noqa: ARG002
+    ) -> Tensor:
         """Return the sum, or mean, of the projected gradients."""
         num_tasks = len(gradients)
         # Every projected g_i is a mix of the original rows, so the whole algorithm runs on the

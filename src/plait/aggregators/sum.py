@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from plait.aggregators.base import AGGREGATORS, Aggregator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
     from torch import Tensor
 
@@ -15,10 +17,24 @@ if TYPE_CHECKING:
 @AGGREGATORS.register("sum")
 @dataclass(kw_only=True)
 class Sum(Aggregator):
-    """Adds the tasks' gradients up."""
+    """Adds the tasks' gradients up.
+
+    `watch = true` keeps them apart until then, so that their conflicts can be recorded: the
+    same sum up to rounding, for a copy of the gradient per task.
+    """
+
+    watch: bool = False
 
     per_task = False
 
-    def __call__(self, gradients: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
+    def __post_init__(self) -> None:
+        self.per_task = self.watch
+
+    def __call__(
+        self,
+        gradients: Tensor,
+        generator: torch.Generator,  # noqa: ARG002
+        tasks: Sequence[str] = (),  # noqa: ARG002
+    ) -> Tensor:
         """Return the sum of the rows."""
         return gradients[0] if len(gradients) == 1 else gradients.sum(dim=0)

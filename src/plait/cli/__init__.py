@@ -13,6 +13,7 @@ from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.evaluate import evaluate
 from plait.cli.list import list_parts
+from plait.cli.plan import plan
 from plait.cli.predict import predict
 from plait.cli.submit import submit
 from plait.cli.train import train
@@ -33,6 +34,7 @@ app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
+app.command(epilog="Example: plait plan course")(plan)
 app.command("list", epilog="Example: plait list recipes")(list_parts)
 app.command(epilog="Example: plait doctor")(doctor)
 

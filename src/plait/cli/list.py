@@ -50,11 +50,14 @@ def list_parts(
 def load_families() -> None:
     """Import the rooms whose parts register themselves."""
     import plait.aggregators
+    import plait.data.augmentations
     import plait.losses
+    import plait.model.adapters
     import plait.model.heads
     import plait.regularizers
     import plait.schedules
-    import plait.training.listeners  # noqa: F401
+    import plait.training.listeners
+    import plait.weighting  # noqa: F401
 
 
 def _plural(family: str) -> str:

@@ -1,5 +1,6 @@
 """Data files become checked, tokenised datasets, and those become batches."""
 
+from plait.data.augmentations import AUGMENTATIONS, Augmentation
 from plait.data.batches import collate, iterate, text_lengths
 from plait.data.collator import Collator
 from plait.data.files import open_source
@@ -9,9 +10,12 @@ from plait.data.rows import FileReport, read_rows
 from plait.data.source import Columns
 from plait.data.split import Progress, SplitName
 from plait.data.store import Dataset, Ragged, load_split
+from plait.data.swaps import Swapper
 from plait.data.tokens import Layout, Tokenizer
 
 __all__ = [
+    "AUGMENTATIONS",
+    "Augmentation",
     "Collator",
     "Columns",
     "Dataset",
@@ -21,6 +25,7 @@ __all__ = [
     "Ragged",
     "Shared",
     "SplitName",
+    "Swapper",
     "Tokenizer",
     "cache_root",
     "collate",

@@ -71,14 +71,18 @@ class FileReport:
     """Where the first few of them are: 'line 12'."""
     first: str = ""
     """What is wrong with the very first of them."""
+    added: dict[str, int] = field(default_factory=dict)
+    """Rows added to them, by augmentation."""
 
     def __str__(self) -> str:
         total = sum(self.skipped.values())
+        more = "".join(f", {n:,} more by {name}" for name, n in self.added.items())
         if not total:
-            return f"{self.name}: {self.rows:,} rows"
+            return f"{self.name}: {self.rows:,} rows{more}"
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
         rows = "row" if total == 1 else "rows"
-        return f"{self.name}: {total:,} {rows} skipped ({reasons}; first at {self.places[0]})"
+        place = f"first at {self.places[0]}"
+        return f"{self.name}: {total:,} {rows} skipped ({reasons}; {place}){more}"
 
 
 def read_rows(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from plait.data.augmentations import AUGMENTATIONS, add_rows
 from plait.data.files import open_source
 from plait.data.folders import find_file
 from plait.data.rows import FileReport, LabelReader, RowReader, Rows
@@ -61,6 +63,13 @@ class Split:
         if not configs:
             raise RecipeError(f"task {self.task_name!r} has no {self.split} files")
         self.files = [self._resolve(config) for config in configs]
+        where = f"tasks.{self.task_name}.augment"
+        # Whoever reads a split without its labels wants its rows back, and no others.
+        tables = self.task.augment if self.split == "train" and self.labelled else ()
+        self.augmentations = [
+            (table["name"], AUGMENTATIONS.build(table, f"{where}.{i}"))
+            for i, table in enumerate(tables)
+        ]
 
     def _resolve(self, config: FileConfig) -> _File:
         task, where = self.task, f"tasks.{self.task_name}"
@@ -82,7 +91,7 @@ class Split:
     def describe(self) -> dict[str, Any]:
         """Return everything the rows depend on, to name a cache entry by."""
         task = self.task
-        return {
+        described: dict[str, Any] = {
             "files": [
                 {"content": _hash(file.path), "label_map": file.label_map, "id": file.columns.id}
                 | file.config.model_dump(exclude={"label_map", "id"})
@@ -96,14 +105,20 @@ class Split:
             if self._draws()
             else None,
         }
+        if self.augmentations:  # entries made without any keep their names
+            parts = [(name, part.describe()) for name, part in self.augmentations]
+            described["augment"] = [self.task_name, self.seed, parts]
+        return described
 
     def rows(self, progress: Progress | None = None) -> Iterator[Rows]:
         """Read, check and draw the rows, a chunk at a time, in the order of the files."""
         self.reports.clear()
         total = sum(file.path.stat().st_size for file in self.files)
         num_rows = before = 0
+        generators = [self._generator(f"augment {i}") for i in range(len(self.augmentations))]
         for file, chosen in zip(self.files, self._choose(), strict=True):
             reader, done = self._read(file), 0
+            added: Counter[str] = Counter()
             for rows in reader:
                 seen = len(rows)
                 if chosen is not None:
@@ -112,10 +127,15 @@ class Split:
                 done += seen
                 num_rows += len(rows)
                 yield rows
+                for (name, part), generator in zip(self.augmentations, generators, strict=True):
+                    if (more := add_rows(rows, name, part, generator)) is not None:
+                        added[name] += len(more)
+                        num_rows += len(more)
+                        yield more
                 if progress is not None:
                     progress(num_rows, before + rows.position, total)
             before += file.path.stat().st_size
-            self.reports.append(reader.report())
+            self.reports.append(replace(reader.report(), added=dict(added)))
         if num_rows == 0:
             told = "; ".join(f"{r}: {r.first}" if r.first else str(r) for r in self.reports)
             raise DataError(f"task {self.task_name!r} has no {self.split} rows to use ({told})")
@@ -170,9 +190,11 @@ class Split:
                 f"{what}: count = {count:,} asks for more {self.split} rows than the "
                 f"{total:,} there are"
             )
+        return np.sort(self._generator(salt).choice(total, count, replace=False, shuffle=False))
+
+    def _generator(self, salt: str) -> np.random.Generator:
         digest = hashlib.blake2b(f"{self.task_name}\0{self.split}\0{salt}".encode()).digest()
-        generator = np.random.default_rng([self.seed, *np.frombuffer(digest[:16], np.uint32)])
-        return np.sort(generator.choice(total, count, replace=False, shuffle=False))
+        return np.random.default_rng([self.seed, *np.frombuffer(digest[:16], np.uint32)])
 
 
 def _hash(path: Path) -> str:

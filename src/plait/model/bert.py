@@ -3,6 +3,7 @@
 Read it from the bottom: Bert adds up three embeddings and sends them through a stack of
 equal layers; a Layer lets the tokens look at one another (SelfAttention), then treats each
 by itself (two Linears around a GELU). Every half adds its input back and normalises the sum.
+Where a task brings an adapter, it may change three values on the way through a Layer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from plait.errors import EncoderError
-from plait.model.interface import Encoded, Encoder
+from plait.model.interface import Adapter, Encoded, Encoder, LayerAdapter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -122,14 +123,18 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = config.attention_probs_dropout_prob
 
-    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, mask: Tensor, adapter: LayerAdapter | None = None) -> Tensor:
         """Mix [rows, length, width] among the tokens where mask [rows, 1, 1, length] is True."""
+        qkv: Tensor = self.qkv(hidden)
+        if adapter is not None:
+            qkv = adapter.attention(qkv, hidden)
         # [rows, length, 3 * width] -> three of [rows, heads, length, width / heads]
-        qkv = self.qkv(hidden).unflatten(-1, (3, self.num_heads, -1))
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        query, key, value = qkv.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         p = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p)
-        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        mixed = mixed.transpose(1, 2).flatten(2)
+        out: Tensor = self.out(mixed)
+        return out if adapter is None else adapter.output(out, mixed)
 
 
 class Layer(nn.Module):
@@ -146,12 +151,15 @@ class Layer(nn.Module):
         self.output_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, mask: Tensor, adapter: LayerAdapter | None = None) -> Tensor:
         """Turn [rows, length, width] into the same shape."""
-        mixed = self.attention(hidden, mask)
-        hidden = self.attention_norm(hidden + self.dropout(mixed))
-        inner = self.activation(self.up(hidden))
-        return self.output_norm(hidden + self.dropout(self.down(inner)))  # type: ignore[no-any-return]
+        mixed = self.attention(hidden, mask, adapter)
+        middle = self.attention_norm(hidden + self.dropout(mixed))
+        inner = self.activation(self.up(middle))
+        total = middle + self.dropout(self.down(inner))
+        if adapter is not None:
+            total = adapter.after(total, hidden, mask)
+        return self.output_norm(total)  # type: ignore[no-any-return]
 
 
 class Pooler(nn.Module):
@@ -170,11 +178,13 @@ class Bert(Encoder):
     """BERT, with the pooler its pretraining used."""
 
     has_pooler = True
+    takes_adapters = True
 
     def __init__(self, config: BertConfig):
         super().__init__()
         self.config = {"model_type": "bert", **asdict(config)}
         self.width, self.num_layers = config.hidden_size, config.num_hidden_layers
+        self.num_heads = config.num_attention_heads
         self.max_positions, self.pad_id = config.max_position_embeddings, config.pad_token_id
         self.initializer_range = config.initializer_range
         self.embeddings = Embeddings(config)
@@ -185,14 +195,17 @@ class Bert(Encoder):
         """Look up [rows, length] ids in the word table alone: [rows, length, width]."""
         return self.embeddings.word(ids)  # type: ignore[no-any-return]
 
-    def forward(self, tokens: Tokens, embeddings: Tensor | None = None) -> Encoded:
+    def forward(
+        self, tokens: Tokens, embeddings: Tensor | None = None, adapter: Adapter | None = None
+    ) -> Encoded:
         """Encode a batch; `embeddings` stand in for the word embeddings of its ids."""
         words = self.word_embeddings(tokens.ids) if embeddings is None else embeddings
         # The mask is never looked at from here: a CUDA graph allows no question to the device.
         mask = tokens.mask[:, None, None, :]
         outputs = [self.embeddings(words, tokens.types)]
-        for layer in self.layers:
-            outputs.append(layer(outputs[-1], mask))
+        for i, layer in enumerate(self.layers):
+            here = None if adapter is None else adapter.at(i)
+            outputs.append(layer(outputs[-1], mask, here))
         return Encoded(outputs[-1], tuple(outputs), self.pooler(outputs[-1]))
 
     def layer_of(self, name: str) -> int:

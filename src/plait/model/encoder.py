@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from plait.errors import EncoderError
 from plait.model.bert import Bert, BertConfig
-from plait.model.interface import Encoded, Encoder
+from plait.model.interface import Adapter, Encoded, Encoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +29,7 @@ __all__ = [
     "Encoded",
     "Encoder",
     "build_encoder",
+    "check_adapters",
     "check_pooling",
     "hub_weights",
     "load_encoder",
@@ -41,6 +42,10 @@ Pooling = Literal["cls-pooler", "cls", "mean"]
 SEED = 0
 """Of weights that are in no file: a fresh pooler is the same in every run."""
 NO_POOLER = "The files hold no pooler: its weights are random."
+NO_ADAPTERS = (
+    'adapters go into plait\'s own BERT alone: set encoder.architecture = "bert", '
+    "or leave the tasks' adapters out"
+)
 
 
 def load_encoder(
@@ -84,6 +89,12 @@ def check_pooling(encoder: Encoder, how: Pooling) -> None:
             'encoder.pooling = "cls-pooler" needs a pooler, which this encoder does not have; '
             'use "mean" or "cls"'
         )
+
+
+def check_adapters(encoder: Encoder) -> None:
+    """Refuse adapters where the encoder has no place for them."""
+    if not encoder.takes_adapters:
+        raise EncoderError(NO_ADAPTERS)
 
 
 def pool(encoded: Encoded, mask: Tensor, how: Pooling) -> Tensor:
@@ -214,6 +225,7 @@ class AutoEncoder(Encoder):
         self.model, self.config = model, dict(config)
         settings = model.config
         self.width, self.num_layers = settings.hidden_size, settings.num_hidden_layers
+        self.num_heads = getattr(settings, "num_attention_heads", 1)
         self.pad_id = settings.pad_token_id or 0
         self.max_positions = _count_positions(model)
         self.has_pooler = getattr(model, "pooler", None) is not None
@@ -227,8 +239,12 @@ class AutoEncoder(Encoder):
         """Look up [rows, length] ids in the word table alone."""
         return self.model.get_input_embeddings()(ids)  # type: ignore[no-any-return]
 
-    def forward(self, tokens: Tokens, embeddings: Tensor | None = None) -> Encoded:
+    def forward(
+        self, tokens: Tokens, embeddings: Tensor | None = None, adapter: Adapter | None = None
+    ) -> Encoded:
         """Encode a batch; `embeddings` stand in for the word embeddings of its ids."""
+        if adapter is not None:
+            raise EncoderError(NO_ADAPTERS)
         given = {"input_ids": tokens.ids} if embeddings is None else {"inputs_embeds": embeddings}
         if self.takes_types:
             given["token_type_ids"] = tokens.types

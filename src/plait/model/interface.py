@@ -1,4 +1,8 @@
-"""What every encoder offers: token ids in, one vector per token (and perhaps per row) out."""
+"""What every encoder offers: token ids in, one vector per token (and perhaps per row) out.
+
+And what a task may hand it along with its tokens: an Adapter, which changes the layers'
+work for that task alone.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,33 @@ class Encoded:
     """[rows, width], output of the pooler; None where the encoder has none."""
 
 
+class LayerAdapter:
+    """What a task does to one layer. Each hook gets a value and gives it back, here unchanged."""
+
+    def attention(self, qkv: Tensor, hidden: Tensor) -> Tensor:  # noqa: ARG002
+        """Change the queries, keys and values [rows, length, 3 * width] made of the input."""
+        return qkv
+
+    def output(self, out: Tensor, mixed: Tensor) -> Tensor:  # noqa: ARG002
+        """Change the attention's output [rows, length, width], made of the mixed values."""
+        return out
+
+    def after(self, total: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
+        """Change what the layer's last LayerNorm normalises; `hidden` is the layer's input.
+
+        `mask` [rows, 1, 1, length] is True at real tokens.
+        """
+        return total
+
+
+class Adapter(nn.Module):
+    """What a task adds to an encoder's layers; its parameters are the task's own."""
+
+    def at(self, layer: int) -> LayerAdapter:
+        """Return what it does in a layer, counted from 0 at the bottom."""
+        raise NotImplementedError
+
+
 class Encoder(nn.Module):
     """An encoder whose input can be entered at the word embeddings."""
 
@@ -32,10 +63,14 @@ class Encoder(nn.Module):
     """The encoder's config.json; enough to build it again without its weights."""
     width: int
     num_layers: int
+    num_heads: int
+    """Attention heads of a layer."""
     max_positions: int
     """Longest input in tokens, special ones included."""
     pad_id: int
     has_pooler: bool
+    takes_adapters: bool = False
+    """Whether `forward` can do anything with an adapter."""
     notes: str = ""
     """What a user should know about these weights; empty when there is nothing."""
 
@@ -43,10 +78,13 @@ class Encoder(nn.Module):
         """Look up [rows, length] ids in the word table alone: [rows, length, width]."""
         raise NotImplementedError
 
-    def forward(self, tokens: Tokens, embeddings: Tensor | None = None) -> Encoded:
+    def forward(
+        self, tokens: Tokens, embeddings: Tensor | None = None, adapter: Adapter | None = None
+    ) -> Encoded:
         """Encode a batch; `embeddings` stand in for the word embeddings of its ids.
 
-        Positions, segments, LayerNorm and dropout come after them, either way.
+        Positions, segments, LayerNorm and dropout come after them, either way. An adapter
+        takes part in every layer.
         """
         raise NotImplementedError
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor, nn
 
 from plait.model.encoder import pool
+from plait.model.interface import Adapter, Encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from plait.model.encoder import Encoder
     from plait.model.heads import Head
@@ -19,16 +21,29 @@ Pooling = Literal["cls-pooler", "cls", "mean"]
 
 
 class MultitaskModel(nn.Module):
-    """The shared encoder and every task's head."""
+    """The shared encoder, every task's head, and the adapters of those tasks that have one.
 
-    def __init__(self, encoder: Encoder, heads: Mapping[str, Head], pooling: Pooling):
+    Tasks named in `readers` read the encoder but never train it: no gradient of theirs reaches
+    its parameters.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        heads: Mapping[str, Head],
+        pooling: Pooling,
+        adapters: Mapping[str, Adapter] | None = None,
+        readers: Collection[str] = (),
+    ):
         super().__init__()
-        self.encoder, self.pooling = encoder, pooling
+        self.encoder, self.pooling, self.readers = encoder, pooling, frozenset(readers)
         # The prefix keeps a task called 'type' or 'keys' from clashing with ModuleDict.
         self.heads = nn.ModuleDict({f"task-{name}": head for name, head in heads.items()})
+        given = adapters or {}
+        self.adapters = nn.ModuleDict({f"task-{name}": part for name, part in given.items()})
 
     def embed(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return one vector per row, [rows, width]."""
+        """Return one vector per row, [rows, width], of the encoder as it is for no task."""
         return pool(self.encoder(tokens, embeddings), tokens.mask, self.pooling)
 
     def forward(self, task: str, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
@@ -36,14 +51,36 @@ class MultitaskModel(nn.Module):
 
         `embeddings`, where given, stands in for the word embeddings of `tokens`.
         """
-        outputs: Tensor = self.heads[f"task-{task}"](self.embed(tokens, embeddings))
+        encoded = self._encode(task, tokens, embeddings)
+        vectors = pool(encoded, tokens.mask, self.pooling)
+        outputs: Tensor = self.heads[f"task-{task}"](vectors)
         return outputs
+
+    def _encode(self, task: str, tokens: Tokens, embeddings: Tensor | None) -> Encoded:
+        """Run the encoder as a task sees it: with its adapter, trainable by it or not."""
+        key = f"task-{task}"
+        adapter = self.adapters[key] if key in self.adapters else None  # noqa: SIM401 - no get
+        given = (tokens, embeddings, adapter)
+        if self.touches_encoder(task) or not torch.is_grad_enabled():
+            return self.encoder(*given)  # type: ignore[no-any-return]
+        # The same tensors outside the graph. The adapter's own are no part of the encoder.
+        detached = {name: p.detach() for name, p in self.encoder.named_parameters()}
+        return torch.func.functional_call(self.encoder, detached, given)  # type: ignore[no-any-return]
+
+    def touches_encoder(self, task: str) -> bool:
+        """Say whether a task trains the shared encoder."""
+        return task not in self.readers
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
         """Return what every task trains: the encoder."""
         return {f"encoder.{name}": p for name, p in self.encoder.named_parameters()}
 
     def head_parameters(self, task: str) -> dict[str, nn.Parameter]:
-        """Return what one task alone trains: its head."""
-        prefix = f"heads.task-{task}."
-        return {prefix + n: p for n, p in self.heads[f"task-{task}"].named_parameters()}
+        """Return what one task alone trains: its head, and its adapter if it has one."""
+        key = f"task-{task}"
+        return {
+            f"{place}.{key}.{name}": parameter
+            for place, parts in (("heads", self.heads), ("adapters", self.adapters))
+            if key in parts
+            for name, parameter in parts[key].named_parameters()
+        }

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
+from plait.errors import suggest
 from plait.registry import Registry
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from torch import Tensor
 
+    from plait.losses import Loss
     from plait.model.multitask import MultitaskModel
     from plait.types import Batch
 
@@ -19,13 +26,80 @@ class Regularizer(ABC):
 
     `model(task, batch.tokens, embeddings)` runs the forward pass again, on perturbed word
     embeddings where given (`model.encoder.word_embeddings(batch.tokens.ids)` are the plain ones).
+    `loss` says what the outputs mean: a distribution, or a number.
+
+    The methods below it are for a regularizer that remembers something from one update to the
+    next; one that does not need not have them.
     """
 
     @abstractmethod
-    def __call__(self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor) -> Tensor:
-        """Return the term, its own weight included."""
+    def __call__(
+        self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
+    ) -> Tensor:
+        """Return the term, its own weight included.
+
+        It leaves parameters and their `.grad` alone and asks the device for no value.
+        """
+
+    def check(self, tasks: Collection[str]) -> None:  # noqa: B027
+        """Raise ValueError where the settings do not suit a run's tasks; called before all else."""
+
+    def begin(self, model: MultitaskModel, num_steps: int) -> None:  # noqa: B027
+        """Get ready for a stage of `num_steps` updates; called once, when the stage is built."""
+
+    def after_update(self, model: MultitaskModel, step: int) -> None:  # noqa: B027
+        """Look at the parameters after update `step` of the stage, counted from 1."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what a checkpoint must keep, by name."""
+        return {}
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Take back what `tensors` returned, after `begin`."""
 
 
 REGULARIZERS: Registry[Regularizer] = Registry(
     "regularizer", "model, batch and outputs -> a term of the loss"
 )
+
+
+@dataclass(kw_only=True)
+class Weighted(Regularizer):
+    """A regularizer with a weight: one for all tasks, or one per task.
+
+    A task that a table of weights does not name has weight 0 and costs nothing.
+    """
+
+    weight: float | dict[str, float] = 1.0
+
+    def __post_init__(self) -> None:
+        weights = self.weight if isinstance(self.weight, dict) else {"": self.weight}
+        for task, weight in weights.items():
+            if weight < 0:
+                raise ValueError(f"weight{f'.{task}' if task else ''} = {weight} is below 0")
+
+    def __call__(
+        self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
+    ) -> Tensor:
+        """Return the term times the task's weight; without a look at the batch if that is 0."""
+        weight = self.weight_of(task)
+        if weight == 0:
+            return torch.zeros((), device=outputs.device)
+        term = weight * self.term(model, task, batch, outputs, loss)
+        return term.to(torch.promote_types(outputs.dtype, torch.float32))
+
+    @abstractmethod
+    def term(
+        self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
+    ) -> Tensor:
+        """Return the term without its weight, a mean over the examples."""
+
+    def weight_of(self, task: str) -> float:
+        """Return a task's weight."""
+        return self.weight.get(task, 0.0) if isinstance(self.weight, dict) else self.weight
+
+    def check(self, tasks: Collection[str]) -> None:
+        """Refuse weights of tasks that are not there."""
+        for task in self.weight if isinstance(self.weight, dict) else ():
+            if task not in tasks:
+                raise ValueError(f"weight names {task!r}, which is no task{suggest(task, tasks)}")

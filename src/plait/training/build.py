@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from plait.aggregators import AGGREGATORS
-from plait.data import Collator, Tokenizer, find_root, load_split
+from plait.data import AUGMENTATIONS, Collator, Tokenizer, find_root, load_split
 from plait.errors import RecipeError
 from plait.evaluate import Task, primary_metric
 from plait.losses import DEFAULT_LOSSES, LOSSES
-from plait.model.encoder import check_pooling, load_encoder
+from plait.model.adapters import ADAPTERS
+from plait.model.encoder import check_adapters, check_pooling, load_encoder
 from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
 from plait.model.sources import find_encoder, hash_weights
@@ -21,9 +22,10 @@ from plait.registry import load_plugin
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
 from plait.training.listeners import LISTENERS
-from plait.training.loop import Stage, Stream, seed_everything, task_seed
-from plait.training.optimizer import build_optimizer, freeze
+from plait.training.loop import Passes, Stage, Stream, seed_everything, task_seed
+from plait.training.optimizer import add_weighting, build_optimizer, freeze
 from plait.training.step import Step, TaskParts
+from plait.weighting import WEIGHTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,13 +87,23 @@ def check_parts(config: RunConfig) -> None:
         load_plugin(Path(plugin))
     for i, table in enumerate(config.listeners):
         LISTENERS.validate(table, f"listeners.{i}")
+    for name, task in config.tasks.items():
+        if task.adapter is not None:
+            ADAPTERS.validate(task.adapter, f"tasks.{name}.adapter")
+        for i, table in enumerate(task.augment):
+            AUGMENTATIONS.validate(table, f"tasks.{name}.augment.{i}")
     for name in config.stages:
         stage = config.stage_config(name)
         where = f"stage.{name}"
         SCHEDULES.validate(stage.schedule, f"{where}.schedule")
         AGGREGATORS.validate(stage.aggregator, f"{where}.aggregator")
+        WEIGHTINGS.validate(stage.weighting, f"{where}.weighting")
         for i, table in enumerate(stage.regularizers):
-            REGULARIZERS.validate(table, f"{where}.regularizers.{i}")
+            place = f"{where}.regularizers.{i}"
+            try:
+                REGULARIZERS.build(table, place).check(config.tasks)
+            except ValueError as error:
+                raise RecipeError(f"{place}: {error}") from error
 
 
 def build_tasks(config: RunConfig) -> dict[str, Task]:
@@ -111,7 +123,7 @@ def build_tasks(config: RunConfig) -> dict[str, Task]:
 
 
 def build_model(config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]) -> MultitaskModel:
-    """Put a head per task on the encoder."""
+    """Put a head per task on the encoder, and into it the adapters of those that have one."""
     check_pooling(encoder, config.encoder.pooling)
     if config.encoder.max_length > encoder.max_positions:
         raise RecipeError(
@@ -128,7 +140,14 @@ def build_model(config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]) 
         )
         for name, task in tasks.items()
     }
-    return MultitaskModel(encoder, heads, config.encoder.pooling)
+    adapters = {}
+    for name in tasks:  # after all heads, which start alike with and without adapters
+        if (table := config.tasks[name].adapter) is not None:
+            check_adapters(encoder)
+            shape = (encoder.width, encoder.num_layers, encoder.num_heads)
+            adapters[name] = ADAPTERS.build(table, f"tasks.{name}.adapter", *shape)
+    readers = [name for name in tasks if not config.tasks[name].touch_encoder]
+    return MultitaskModel(encoder, heads, config.encoder.pooling, adapters, readers)
 
 
 def build_collator(config: RunConfig, tokenizer: Tokenizer) -> Collator:
@@ -186,6 +205,8 @@ def build_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> Stage
         for i, table in enumerate(settings.regularizers)
     ]
     optimizer = build_optimizer(parts.model, settings)
+    weighting = WEIGHTINGS.build(settings.weighting, f"{where}.weighting", names, parts.device)
+    add_weighting(optimizer, weighting, settings)
     step = Step(
         parts.model,
         {
@@ -194,6 +215,7 @@ def build_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> Stage
         },
         AGGREGATORS.build(settings.aggregator, f"{where}.aggregator"),
         optimizer,
+        weighting=weighting,
         clip=settings.clip,
         autocast=parts.autocast,
     )
@@ -210,23 +232,26 @@ def build_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> Stage
         next(iter(stage.turns(0)), None)
     except ValueError as error:
         raise RecipeError(f"{where}.schedule: {error}") from error
+    for regularizer in regularizers:
+        regularizer.begin(parts.model, stage.num_steps())
     return stage
 
 
-def _stream(parts: Parts, index: int, task: str, dataset: Dataset) -> Stream:
-    config = parts.config
-    spec = parts.tasks[task].spec
+def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> Passes:
+    """Say how a stage goes through a task's examples."""
     stage = config.stage_config(config.stages[index])
+    batch_size = config.tasks[task].batch_size or stage.batch_size
+    return Passes(num_examples, batch_size, (config.seed, index, task_seed(task)))
+
+
+def _stream(parts: Parts, index: int, task: str, dataset: Dataset) -> Stream:
+    spec = parts.tasks[task].spec
+    passes = plan_passes(parts.config, index, task, len(dataset))
 
     def make(rows: torch.Tensor) -> Any:
         return parts.collator(dataset, rows, spec).to(parts.device)
 
-    return Stream(
-        num_examples=len(dataset),
-        batch_size=config.tasks[task].batch_size or stage.batch_size,
-        seed=(config.seed, index, task_seed(task)),
-        make=make,
-    )
+    return Stream(passes.num_examples, passes.batch_size, passes.seed, make)
 
 
 def choose_device(name: str) -> torch.device:

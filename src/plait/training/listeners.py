@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from plait.evaluate import Scores
     from plait.training.loop import StepRecord
 
+    Conflicts = dict[str, dict[str, float]]
+
 
 class Listener:
     """Contract of the family. Override what you need; the rest does nothing."""
@@ -41,6 +43,13 @@ class Listener:
     def losses(self, record: StepRecord, losses: dict[str, float]) -> None:
         """Some updates were made; `losses` are each task's mean since the last call."""
 
+    def conflicts(self, record: StepRecord, conflicts: Conflicts) -> None:
+        """Tasks' gradients were seen apart; told before `losses`.
+
+        For every two tasks, as "one,other": the mean `cosine` of their gradients on the encoder
+        since the last call, and the `share` of updates in which it was below 0.
+        """
+
     def scores(self, step: int, split: str, scores: Scores) -> None:
         """A split was scored after `step` updates."""
 
@@ -60,6 +69,7 @@ class MetricsLog(Listener):
     def __init__(self, lines: int):
         self.lines = lines
         """Lines that belong to what is saved; what a killed run wrote after that is dropped."""
+        self._conflicts: Conflicts = {}
 
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:  # noqa: ARG002
         """Open the log, cut to the lines that count."""
@@ -69,18 +79,27 @@ class MetricsLog(Listener):
         self._file.writelines(kept)
         self._file.flush()
 
+    def conflicts(self, record: StepRecord, conflicts: Conflicts) -> None:  # noqa: ARG002
+        """Keep them for the line of losses that follows."""
+        self._conflicts = conflicts
+
     def losses(self, record: StepRecord, losses: dict[str, float]) -> None:
-        """Write one line."""
-        self._write(
-            {
-                "event": "losses",
-                "step": record.total_steps,
-                "stage": record.stage,
-                "epoch": record.epoch,
-                "rate": record.rate,
-                "losses": losses,
+        """Write one line, with the conflicts of the tasks' gradients where they were seen."""
+        line = {
+            "event": "losses",
+            "step": record.total_steps,
+            "stage": record.stage,
+            "epoch": record.epoch,
+            "rate": record.rate,
+            "losses": losses,
+        }
+        if self._conflicts:
+            line["conflicts"] = {
+                pair: {name: v if math.isfinite(v) else None for name, v in figures.items()}
+                for pair, figures in self._conflicts.items()
             }
-        )
+            self._conflicts = {}
+        self._write(line)
 
     def scores(self, step: int, split: str, scores: Scores) -> None:
         """Write one line."""
@@ -117,6 +136,13 @@ class TensorBoard(Listener):
         except ImportError:
             return
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def conflicts(self, record: StepRecord, conflicts: Conflicts) -> None:
+        """Add both figures of every pair."""
+        if self._writer is not None:
+            for pair, figures in conflicts.items():
+                for name, value in figures.items():
+                    self._writer.add_scalar(f"conflict/{pair}/{name}", value, record.total_steps)
 
     def losses(self, record: StepRecord, losses: dict[str, float]) -> None:
         """Add the losses and the rate."""

@@ -63,6 +63,8 @@ class TrainState:
     """Best figure of this stage, of each task and of '' for all."""
     seconds: float = 0.0
     """Time spent training, over all sittings."""
+    conflicts: dict[str, list[float]] = field(default_factory=dict)
+    """Each pair of tasks' cosines since the last line of the log."""
     log_lines: int = 0
     """Lines of the log that belong to what is saved."""
     finished: bool = False
@@ -103,24 +105,17 @@ class StepRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
-    """One task's training batches: any number of seeded passes over its examples."""
+class Passes:
+    """Any number of passes over one task's examples, their order drawn from a seed."""
 
     num_examples: int
     batch_size: int
     seed: tuple[int, ...]
-    make: Callable[[torch.Tensor], Batch]
-    """Rows in, batch out."""
 
     @property
     def size(self) -> Size:
         """Examples, and batches of a whole pass, the last one smaller."""
         return Size(self.num_examples, -(-self.num_examples // self.batch_size))
-
-    def take(self, cursor: Cursor, order: np.ndarray) -> Batch:
-        """Return the batch a cursor points at."""
-        start = cursor.batches * self.batch_size
-        return self.make(torch.from_numpy(order[start : start + self.batch_size]))
 
     def order(self, passes: int) -> np.ndarray:
         """Return the order of the examples in one pass."""
@@ -128,16 +123,28 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """The built parts of one stage."""
+class Stream(Passes):
+    """One task's training batches."""
+
+    make: Callable[[torch.Tensor], Batch]
+    """Rows in, batch out."""
+
+    def take(self, cursor: Cursor, order: np.ndarray) -> Batch:
+        """Return the batch a cursor points at."""
+        start = cursor.batches * self.batch_size
+        return self.make(torch.from_numpy(order[start : start + self.batch_size]))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What one stage goes through, with nothing in it that learns."""
 
     name: str
     index: int
     config: StageConfig
     seed: int
     schedule: Schedule
-    streams: Mapping[str, Stream]
-    step: Step
+    streams: Mapping[str, Passes]
 
     @property
     def sizes(self) -> dict[str, Size]:
@@ -161,6 +168,14 @@ class Stage:
         return total
 
 
+@dataclass(frozen=True, slots=True)
+class Stage(Route):
+    """The built parts of one stage."""
+
+    streams: Mapping[str, Stream]
+    step: Step
+
+
 def run_stage(
     stage: Stage, state: TrainState, evaluate: Callable[[], dict[str, Scores]] | None = None
 ) -> Iterator[StepRecord]:
@@ -171,6 +186,7 @@ def run_stage(
     """
     config, num_steps = stage.config, stage.num_steps()
     feed = _Feed(stage, state)
+    stage.step.num_updates = state.step
     while state.epoch < config.epochs and state.step < num_steps:
         turns = list(stage.turns(state.epoch))
         if state.turn == 0:
@@ -190,6 +206,7 @@ def run_stage(
             # Where only stopped tasks follow, no later update could end the epoch.
             ends_epoch = not any(feed.is_live(turns[i]) for i in range(state.turn, len(turns)))
             if ends_epoch:
+                stage.step.end_epoch()
                 state.epoch, state.turn = state.epoch + 1, 0
             due = evaluate is not None and _is_due(config, state, num_steps, ends_epoch)
             yield StepRecord(
@@ -209,6 +226,7 @@ def run_stage(
             if ends_epoch or state.step == num_steps:
                 break
         else:  # what was left of the epoch belonged to tasks that have stopped
+            stage.step.end_epoch()
             state.epoch, state.turn = state.epoch + 1, 0
 
 

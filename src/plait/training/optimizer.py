@@ -12,30 +12,56 @@ from plait.errors import RecipeError
 if TYPE_CHECKING:
     from plait.config import StageConfig
     from plait.model.multitask import MultitaskModel
+    from plait.weighting import Weighting
 
 
 def build_optimizer(model: MultitaskModel, stage: StageConfig) -> torch.optim.AdamW:
     """Make AdamW over whatever trains: decoupled decay on weights, none on biases and norms."""
-    groups: dict[tuple[bool, bool], list[torch.nn.Parameter]] = {}
+    groups: dict[tuple[float, bool], list[torch.nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             # Biases and LayerNorm gains are the vectors of the model.
-            key = (name.startswith("heads."), parameter.ndim > 1)
+            key = (_peak_rate(model, name, stage), parameter.ndim > 1)
             groups.setdefault(key, []).append(parameter)
     return torch.optim.AdamW(
         [
             {
                 "params": parameters,
-                "peak_lr": (stage.head_lr or stage.lr) if is_head else stage.lr,
+                "peak_lr": peak,
                 "weight_decay": stage.weight_decay if decays else 0.0,
             }
-            for (is_head, decays), parameters in groups.items()
+            for (peak, decays), parameters in groups.items()
         ],
         lr=stage.lr,
         betas=stage.betas,
         eps=stage.eps,
         fused=True,
     )
+
+
+def add_weighting(
+    optimizer: torch.optim.Optimizer, weighting: Weighting, stage: StageConfig
+) -> None:
+    """Let the optimizer learn a weighting's parameters as well: like heads, without decay."""
+    if learned := [p for task in weighting.tasks for p in weighting.parameters(task)]:
+        peak = weighting.lr or stage.head_lr or stage.lr
+        optimizer.add_param_group({"params": learned, "peak_lr": peak, "weight_decay": 0.0})
+
+
+def _peak_rate(model: MultitaskModel, name: str, stage: StageConfig) -> float:
+    """Return a parameter's highest learning rate.
+
+    Layer-wise decay as Sun et al. 2019 (How to Fine-Tune BERT for Text Classification) have
+    it: the top layer L and the pooler learn at lr, layer l at lr * layer_decay^(L - l), the
+    embeddings, as layer 0, at lr * layer_decay^L. Heads and adapters stand apart.
+    """
+    inside = name.removeprefix("encoder.")
+    if inside == name:
+        return stage.head_lr or stage.lr
+    if stage.layer_decay == 1:
+        return stage.lr
+    below = model.encoder.num_layers - model.encoder.layer_of(inside)
+    return stage.lr * stage.layer_decay ** max(0, below)
 
 
 def rate_factor(stage: StageConfig, step: int, num_steps: int) -> float:
@@ -71,10 +97,13 @@ def freeze(model: MultitaskModel, stage: StageConfig) -> None:
         )
         parameter.requires_grad_(trains)
     shares = any(parameter.requires_grad for parameter in model.encoder.parameters())
-    for key, head in model.heads.items():
+    for key in model.heads:
         task = key.removeprefix("task-")
-        if not shares and not list(head.parameters()) and task in (stage.tasks or (task,)):
+        own = model.head_parameters(task)
+        trains = bool(own) or (shares and model.touches_encoder(task))
+        if not trains and task in (stage.tasks or (task,)):
+            why = "the encoder is frozen" if not shares else "it may not touch the encoder"
             raise RecipeError(
-                f"task {task!r} has nothing to train: the encoder is frozen and its head has no "
-                "parameters; leave it out of the stage's tasks, or let the encoder train"
+                f"task {task!r} has nothing to train: {why} and its head has no parameters; "
+                "leave it out of the stage's tasks, let the encoder train, or give it an adapter"
             )

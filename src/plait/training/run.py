@@ -29,6 +29,7 @@ from plait.training.checkpoint import (
     save_weights,
     write_text,
 )
+from plait.training.conflicts import ConflictSums
 from plait.training.folder import RunFolder, check_folder, opened, write_parts
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
@@ -113,6 +114,7 @@ class _Session:
 
     def run(self, data: Data, state: TrainState) -> Outcome:
         self.state = state
+        self.conflicts = ConflictSums(self.config.tasks, state.conflicts, self.parts.device)
         self.log = MetricsLog(state.log_lines)
         self.listeners = [self.log, *self.listeners]
         self._describe(data)
@@ -139,7 +141,7 @@ class _Session:
             )
             for dataset in data[split].values():
                 for report in dataset.report:
-                    if report.skipped:
+                    if report.skipped or report.added:
                         self.tell("note", str(report))
         for name in data["train"].keys() & data["dev"].keys():
             overlap = shared_examples(data["train"][name], data["dev"][name])
@@ -219,8 +221,11 @@ class _Session:
 
     def _consume(self, stage: Stage, record: StepRecord) -> None:
         self.sums.add(record)
+        self.conflicts.add(record.result)
         self.tell("step", record)
         if record.total_steps % self.config.log_every == 0 or record.scores:
+            if conflicts := self.conflicts.take():
+                self.tell("conflicts", record, conflicts)
             self.tell("losses", record, self.sums.take())
         if record.scores:
             better = self._hear_scores(record.scores)
@@ -282,6 +287,7 @@ class _Session:
         self.clock = now
         self.log.flush()
         self.state.log_lines = self.log.lines
+        self.state.conflicts = self.conflicts.to_json()
         optimizer = None if stage is None else stage.step.optimizer
         save_checkpoint(self.folder.checkpoint, self.parts.model, optimizer, self.state)
 

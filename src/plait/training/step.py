@@ -1,7 +1,7 @@
 """One update: batches of some tasks in, losses out, parameters moved.
 
-Read as a recipe: one loss per task, its regularizer terms added, one gradient per task on
-what is shared, gradients made one, clipped, applied. Tensors in, tensors out: nothing here
+Read as a recipe: one loss per task, its regularizer terms added, weighted, one gradient per
+task on what is shared, gradients made one, clipped, applied. Tensors in, tensors out: nothing here
 looks at a value on the device or waits for it, so the whole step can be captured once and
 replayed.
 """
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from plait.weighting import Fixed
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from plait.model.multitask import MultitaskModel
     from plait.regularizers import Regularizer
     from plait.types import Batch
+    from plait.weighting import Weighting
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,10 @@ class StepResult:
     """Each task's regularizer terms, where there are any."""
     grad_norm: Tensor
     """Norm of the whole gradient before clipping."""
+    rows: tuple[str, ...] = ()
+    """Tasks whose gradients were seen apart, in the order of `cosines`."""
+    cosines: Tensor | None = None
+    """[rows, rows]: how the tasks' gradients on the encoder agree, where two or more were seen."""
 
 
 class FlatGradients:
@@ -91,10 +98,24 @@ class FlatGradients:
             for parameter in parameters:
                 parameter.grad = None
 
-    def collect(self, task: str, row: int) -> None:
-        """Let the next backward pass add to this row, and to the task's head."""
-        _point(self.shared, self._row_views[row])
+    def collect(self, task: str, row: int | None) -> None:
+        """Let the next backward pass add to this row, if any, and to the task's head."""
+        if row is None:
+            self.leave_shared()
+        else:
+            _point(self.shared, self._row_views[row])
         _point(self.heads[task], self._head_views[task])
+
+    def leave_shared(self) -> None:
+        """Let the optimizer pass over the shared parameters, and keep strays out of the rows."""
+        for parameter in self.shared:
+            parameter.grad = None
+
+    def multiply(self, factor: Tensor) -> None:
+        """Multiply every gradient that was collected."""
+        self.total.mul_(factor)
+        if len(self.rows) > 1:
+            self.rows.mul_(factor)
 
     def apply(self) -> None:
         """Let the optimizer read the reduced gradient."""
@@ -111,6 +132,7 @@ class Step:
         aggregator: Aggregator,
         optimizer: torch.optim.Optimizer,
         *,
+        weighting: Weighting | None = None,
         clip: float = 0.0,
         autocast: torch.dtype | None = None,
         reduce: Callable[[Tensor], None] | None = None,
@@ -119,13 +141,22 @@ class Step:
         self.optimizer, self.clip, self.autocast = optimizer, clip, autocast
         self.reduce = reduce
         self.device = next(model.parameters()).device
+        self.weighting = weighting or Fixed(tuple(tasks), self.device)
         self.generator = default_generator(self.device)
+        self.num_updates = 0
+        """Made so far in the stage; whoever goes on from a saved place sets it."""
         # An earlier stage's gradients must not move heads that take no part in this one.
         model.zero_grad(set_to_none=True)
         self.gradients = FlatGradients(
             [p for p in model.shared_parameters().values() if p.requires_grad],
-            {t: [p for p in model.head_parameters(t).values() if p.requires_grad] for t in tasks},
-            num_rows=len(tasks) if aggregator.per_task else 1,
+            {
+                task: [
+                    *(p for p in model.head_parameters(task).values() if p.requires_grad),
+                    *self.weighting.parameters(task),
+                ]
+                for task in tasks
+            },
+            num_rows=max(1, sum(map(model.touches_encoder, tasks))) if aggregator.per_task else 1,
         )
 
     def __call__(self, turns: Sequence[Mapping[str, Batch]]) -> StepResult:
@@ -135,17 +166,33 @@ class Step:
         rows: dict[str, int] = {}
         for turn in turns:
             for task, batch in turn.items():
-                row = rows.setdefault(task, len(rows)) if self.aggregator.per_task else 0
+                row = None
+                if self.model.touches_encoder(task):
+                    row = rows.setdefault(task, len(rows) if self.aggregator.per_task else 0)
                 with self._precision():
                     loss, term = self._losses(task, batch)
                 self.gradients.collect(task, row)
                 weight = self.tasks[task].weight / len(turns)
-                ((loss if term is None else loss + term) * weight).backward()
+                whole = loss if term is None else loss + term
+                (self.weighting(task, whole) * weight).backward()
                 sums.add(task, loss.detach(), None if term is None else term.detach())
-        self._aggregate(len(rows) if self.aggregator.per_task else 1)
+        if (factor := self.weighting.scale(len(turns))) is not None:
+            self.gradients.multiply(factor)
+        apart = tuple(rows) if self.aggregator.per_task else ()
+        cosines = self._aggregate(len(set(rows.values())), apart)
         grad_norm = self._clip()
         self.optimizer.step()
-        return StepResult(sums.mean(sums.losses), sums.mean(sums.terms), grad_norm)
+        self.num_updates += 1
+        for regularizer in self.regularizers:
+            regularizer.after_update(self.model, self.num_updates)
+        losses = sums.mean(sums.losses)
+        if self.weighting.looks_again:
+            self.weighting.after_update(losses, self._look_again(turns))
+        return StepResult(losses, sums.mean(sums.terms), grad_norm, apart, cosines)
+
+    def end_epoch(self) -> None:
+        """Tell who counts in epochs that one of the schedule's is over."""
+        self.weighting.end_epoch()
 
     def _losses(self, task: str, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return a task's loss and the sum of its regularizer terms."""
@@ -155,19 +202,76 @@ class Step:
         loss = parts.loss(outputs, batch.labels)
         if not parts.regularizers:
             return loss, None
-        terms = [term(self.model, task, batch, outputs) for term in parts.regularizers]
+        terms = [term(self.model, task, batch, outputs, parts.loss) for term in parts.regularizers]
         return loss, torch.stack(terms).sum()
 
-    def _aggregate(self, num_rows: int) -> None:
-        """Make the tasks' gradients on the shared parameters one."""
+    @property
+    def regularizers(self) -> list[Regularizer]:
+        """Return every regularizer once, however many tasks share it."""
+        every = (term for parts in self.tasks.values() for term in parts.regularizers)
+        return list({id(term): term for term in every}.values())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what its parts remember from update to update, for a checkpoint.
+
+        The model and the optimizer's moments of it are not among them.
+        """
+        kept = {f"aggregator.{name}": t for name, t in self.aggregator.tensors().items()}
+        kept |= {f"weighting.{name}": t for name, t in self.weighting.tensors().items()}
+        for i, regularizer in enumerate(self.regularizers):
+            kept |= {f"regularizers.{i}.{name}": t for name, t in regularizer.tensors().items()}
+        for name, parameter in self._learned_weights():
+            moments = self.optimizer.state.get(parameter, {})
+            kept |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
+        return kept
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `tensors` returned, from whatever device."""
+
+        def under(place: str) -> dict[str, Tensor]:
+            start = len(place) + 1
+            return {name[start:]: t for name, t in tensors.items() if name.startswith(f"{place}.")}
+
+        self.aggregator.load_tensors(under("aggregator"))
+        self.weighting.load_tensors(under("weighting"))
+        for i, regularizer in enumerate(self.regularizers):
+            regularizer.load_tensors(under(f"regularizers.{i}"))
+        for name, parameter in self._learned_weights():
+            if moments := under(f"optimizer.{name}"):
+                self.optimizer.state[parameter] = {
+                    key: value.to(self.device, copy=True) for key, value in moments.items()
+                }
+
+    def _learned_weights(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for task in self.tasks:
+            for i, parameter in enumerate(self.weighting.parameters(task)):
+                yield f"{task}.{i}", parameter
+
+    @torch.no_grad()
+    def _look_again(self, turns: Sequence[Mapping[str, Batch]]) -> dict[str, Tensor]:
+        """Return the losses of the same batches, without terms, as they are by now."""
+        sums = _Sums()
+        for task, batch in (item for turn in turns for item in turn.items()):
+            assert batch.labels is not None
+            with self._precision():
+                loss = self.tasks[task].loss(self.model(task, batch.tokens), batch.labels)
+            sums.add(task, loss, None)
+        return sums.mean(sums.losses)
+
+    def _aggregate(self, num_rows: int, apart: tuple[str, ...]) -> Tensor | None:
+        """Make the tasks' gradients on the shared parameters one; say how they agreed."""
         rows = self.gradients.rows[:num_rows]
         if self.reduce is not None:  # across processes, each task's before they meet
             for row in rows:
                 self.reduce(row)
             self.reduce(self.gradients.total[len(self.gradients.reduced) :])
+        if num_rows == 0:  # a zero gradient would still move them: by momentum and weight decay
+            self.gradients.leave_shared()
+            return None
         if self.aggregator.per_task:
-            self.gradients.reduced.copy_(self.aggregator(rows, self.generator))
+            self.gradients.reduced.copy_(self.aggregator(rows, self.generator, apart))
         self.gradients.apply()
+        return _cosines(rows) if len(apart) > 1 else None
 
     def _clip(self) -> Tensor:
         norm: Tensor = torch.linalg.vector_norm(self.gradients.total)
@@ -205,6 +309,13 @@ def default_generator(device: torch.device) -> torch.Generator:
         torch.cuda.init()
         return torch.cuda.default_generators[device.index or 0]
     return torch.default_generator
+
+
+def _cosines(rows: Tensor) -> Tensor:
+    """Return the cosine of every two rows, [rows, rows]; 0 where one of them is 0."""
+    gram = rows @ rows.T
+    norms = gram.diagonal().sqrt().clamp(min=torch.finfo(gram.dtype).tiny)
+    return (gram / norms / norms.unsqueeze(1)).clamp(-1, 1)
 
 
 def _views(flat: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor]:

@@ -1,0 +1,52 @@
+"""The cosines of single updates become figures of many: how often two tasks disagree."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from torch import Tensor
+
+    from plait.training.step import StepResult
+
+
+class ConflictSums:
+    """Cosines since they were last taken, left on the device until they are wanted.
+
+    `before` are those of an earlier sitting, as `to_json` gave them.
+    """
+
+    def __init__(
+        self, tasks: Iterable[str], before: Mapping[str, Sequence[float]], device: torch.device
+    ):
+        self._order = list(tasks)
+        self._cosines: dict[str, list[Tensor]] = {
+            pair: list(torch.tensor(cosines, device=device)) for pair, cosines in before.items()
+        }
+
+    def add(self, result: StepResult) -> None:
+        """Keep what an update saw, if it saw gradients of two tasks or more apart."""
+        if result.cosines is None:
+            return
+        # A pair has one name, whichever of its tasks came first in an update.
+        rows = sorted(enumerate(result.rows), key=lambda row: self._order.index(row[1]))
+        for (i, one), (j, other) in combinations(rows, 2):
+            self._cosines.setdefault(f"{one},{other}", []).append(result.cosines[i, j])
+
+    def take(self) -> dict[str, dict[str, float]]:
+        """Return each pair's mean cosine, and the share of updates in which it was below 0."""
+        kept = {pair: torch.stack(cosines) for pair, cosines in self._cosines.items()}
+        self._cosines = {}
+        return {
+            pair: {"cosine": float(cosines.mean()), "share": float((cosines < 0).float().mean())}
+            for pair, cosines in kept.items()
+        }
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Return what is kept so far as plain values."""
+        return {pair: torch.stack(cosines).tolist() for pair, cosines in self._cosines.items()}

@@ -1,0 +1,259 @@
+"""A recipe and the number of rows of its tasks become what a run will do, before it does it.
+
+The schedule's turns are gone through as the loop would, and the order of every pass is drawn
+from the same seed, so that the counts are exact. Nothing is built that learns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plait.errors import RecipeError
+from plait.schedules import SCHEDULES
+from plait.training.build import build_tasks, check_parts, plan_passes
+from plait.training.loop import Route
+from plait.training.optimizer import rate_factor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from plait.config import RunConfig, StageConfig
+    from plait.schedules import Turn
+    from plait.training.loop import Passes
+
+MOST_SEGMENTS = 8
+"""Pieces of an epoch's order that are written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """What one task has, and how much of it a stage uses."""
+
+    examples: int
+    batch_size: int
+    batches: int
+    """Of one pass."""
+    batches_taken: int
+    """Over the whole stage."""
+    passes: float
+    """Batches taken over batches of a pass."""
+    seen_least: int
+    """How often the example is seen that is seen least."""
+    seen_mean: float
+    seen_most: int
+    never_seen: int
+    """Examples that the stage leaves out altogether."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """What one epoch does; `epoch` counts from 1."""
+
+    epoch: int
+    turns: int
+    updates: int
+    batches: dict[str, int]
+    order: str
+    """The tasks of its first turns: 'a x3, (b c) x2, ...', and a+b for a turn of both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """A learning rate at a stage's first update, at its highest and at the last."""
+
+    begin: float
+    peak: float
+    peak_update: int
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """What one stage does."""
+
+    name: str
+    schedule: str
+    about: str
+    """What the schedule says of itself."""
+    settings: dict[str, Any]
+    """The schedule's, those left at their defaults as well."""
+    accumulate: int
+    updates: int
+    rates: dict[str, Rates]
+    """Of the encoder and of the heads, whichever train."""
+    layer_decay: float
+    """What each layer's rate is of that of the layer above; the encoder's is the top one's."""
+    may_stop_early: bool
+    tasks: dict[str, TaskPlan]
+    epochs: list[EpochPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run does, stage after stage."""
+
+    name: str
+    updates: int
+    stages: list[StagePlan]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def plan_run(config: RunConfig, rows: Mapping[str, int]) -> RunPlan:
+    """Plan a recipe for tasks of so many training rows."""
+    check_parts(config)
+    build_tasks(config)
+    stages = [_plan_stage(_find_route(config, i, rows)) for i in range(len(config.stages))]
+    return RunPlan(config.name, sum(stage.updates for stage in stages), stages)
+
+
+def _find_route(config: RunConfig, index: int, rows: Mapping[str, int]) -> Route:
+    name = config.stages[index]
+    settings = config.stage_config(name)
+    tasks = settings.tasks or tuple(config.tasks)
+    for task in tasks:
+        if task not in rows:
+            raise RecipeError(f"tasks.{task}.train names no files, but stage.{name} trains on it")
+    return Route(
+        name=name,
+        index=index,
+        config=settings,
+        seed=config.seed,
+        schedule=SCHEDULES.build(settings.schedule, f"stage.{name}.schedule"),
+        streams={task: plan_passes(config, index, task, rows[task]) for task in tasks},
+    )
+
+
+def _plan_stage(route: Route) -> StagePlan:
+    config, where = route.config, f"stage.{route.name}.schedule"
+    try:
+        updates = route.num_steps()
+    except ValueError as error:
+        raise RecipeError(f"{where}: {error}") from error
+    if updates == 0:
+        raise RecipeError(f"{where} gives no task a turn")
+    walks = {
+        task: _Walk(passes, route.schedule.keeps_place(task))
+        for task, passes in route.streams.items()
+    }
+    epochs: list[EpochPlan] = []
+    left = updates
+    while left and len(epochs) < config.epochs:
+        turns = list(route.turns(len(epochs)))
+        made = min(-(-len(turns) // config.accumulate), left)
+        turns = turns[: made * config.accumulate]  # max_steps may cut the last epoch short
+        left -= made
+        counts = Counter(task for turn in turns for task in turn)
+        for task, walk in walks.items():
+            walk.advance(counts[task])
+        batches = {task: counts[task] for task in walks}
+        epochs.append(EpochPlan(len(epochs) + 1, len(turns), made, batches, spell(turns)))
+    name = config.schedule["name"]
+    return StagePlan(
+        name=route.name,
+        schedule=name,
+        about=SCHEDULES.describe(name),
+        settings=_settings(config),
+        accumulate=config.accumulate,
+        updates=updates,
+        rates=_plan_rates(config, updates),
+        layer_decay=config.layer_decay,
+        may_stop_early=config.early_stopping is not None,
+        tasks={task: walk.plan() for task, walk in walks.items()},
+        epochs=epochs,
+    )
+
+
+def _settings(config: StageConfig) -> dict[str, Any]:
+    table = config.schedule
+    return {s.name: table.get(s.name, s.default) for s in SCHEDULES.settings(table["name"])}
+
+
+def _plan_rates(config: StageConfig, updates: int) -> dict[str, Rates]:
+    factors = [rate_factor(config, step, updates) for step in range(updates)]
+    top = max(factors)
+    peaks = {"heads": config.head_lr or config.lr}
+    if config.mode == "full-model":
+        peaks = {"encoder": config.lr, **peaks}
+    return {
+        what: Rates(factors[0] * lr, top * lr, factors.index(top) + 1, factors[-1] * lr)
+        for what, lr in peaks.items()
+    }
+
+
+class _Walk:
+    """A task's way through its passes, moved along as the loop moves a cursor."""
+
+    def __init__(self, passes: Passes, keeps_place: bool):
+        self.passes, self.keeps_place = passes, keeps_place
+        self.used = [0]
+        """Batches used up of each pass."""
+
+    def advance(self, batches: int) -> None:
+        """Take so many batches in a new epoch."""
+        whole = self.passes.size.batches
+        if self.used[-1] and not self.keeps_place:
+            self.used.append(0)
+        while batches:
+            if self.used[-1] == whole:
+                self.used.append(0)
+            taken = min(batches, whole - self.used[-1])
+            self.used[-1] += taken
+            batches -= taken
+
+    def plan(self) -> TaskPlan:
+        passes, size = self.passes, self.passes.size
+        seen = np.full(passes.num_examples, self.used.count(size.batches))
+        for number, used in enumerate(self.used):
+            if 0 < used < size.batches:
+                seen[passes.order(number)[: used * passes.batch_size]] += 1
+        taken = sum(self.used)
+        return TaskPlan(
+            examples=size.examples,
+            batch_size=passes.batch_size,
+            batches=size.batches,
+            batches_taken=taken,
+            passes=taken / size.batches,
+            seen_least=int(seen.min()),
+            seen_mean=float(seen.mean()),
+            seen_most=int(seen.max()),
+            never_seen=int((seen == 0).sum()),
+        )
+
+
+# --- writing an order --------------------------------------------------------------------
+
+
+def spell(turns: Sequence[Turn]) -> str:
+    """Write turns short: runs and repeated rounds counted, and the first pieces only."""
+    words = ["+".join(turn) for turn in turns]
+    most = len(set(words))
+    pieces: list[str] = []
+    start = 0
+    while start < len(words) and len(pieces) < MOST_SEGMENTS:
+        length, times = _find_round(words, start, most)
+        round_ = " ".join(words[start : start + length])
+        shown = f"({round_})" if length > 1 else round_
+        pieces.append(f"{shown} x{times}" if times > 1 else shown)
+        start += length * times
+    return ", ".join([*pieces, "..."] if start < len(words) else pieces)
+
+
+def _find_round(words: Sequence[str], start: int, most: int) -> tuple[int, int]:
+    """Return how long the round at `start` is and how often it comes; a word once if none does."""
+    for length in range(1, most + 1):
+        round_ = words[start : start + length]
+        if len(set(round_)) < length:  # a word twice, or the end: no longer one is a round either
+            break
+        times = 1
+        while words[start + times * length : start + (times + 1) * length] == round_:
+            times += 1
+        if times > 1:
+            return length, times
+    return 1, 1

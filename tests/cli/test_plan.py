@@ -1,0 +1,241 @@
+"""`plait plan`: what it prints for each schedule, with files and without."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from plait.cli import app
+from plait.errors import DataError, RecipeError, UsageError
+
+RECIPE = """
+name = "little"
+[data]
+root = {root}
+[encoder]
+source = {encoder}
+[train]
+epochs = 2
+batch_size = 4
+lr = 1e-3
+[tasks.mood]
+kind = "classes"
+labels = 2
+text = "text"
+label = "label"
+train = "mood.csv"
+[tasks.same]
+kind = "binary"
+text = ["text", "text"]
+label = "label"
+train = "same.csv"
+[tasks.near]
+kind = "score"
+range = [0, 1]
+text = ["text", "text"]
+label = "label"
+train = "near.csv"
+"""
+
+ROWS = {"mood": 20, "same": 8, "near": 10}  # batches of 4: 5, 2 and 3
+GIVEN = [word for task, count in ROWS.items() for word in ("--rows", f"{task}={count}")]
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """A recipe with data, and an encoder of which there is only the tokenizer."""
+    encoder = tmp_path / "encoder"
+    encoder.mkdir()
+    (encoder / "config.json").write_text("{}")
+    (encoder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n")
+    (encoder / "model.safetensors").write_bytes(b"no model is built")
+    for task, count in ROWS.items():
+        (tmp_path / f"{task}.csv").write_text("text,label\n" + "a b,1\n" * count)
+    path = tmp_path / "little.toml"
+    text = RECIPE.replace("{root}", json.dumps(str(tmp_path)))
+    path.write_text(text.replace("{encoder}", json.dumps(str(encoder))))
+    return path
+
+
+def plan(recipe: Path | str, *words: str) -> str:
+    """Run the command; what it raises comes out."""
+    return (
+        CliRunner()
+        .invoke(app, ["plan", str(recipe), *words], catch_exceptions=False, standalone_mode=False)
+        .stdout
+    )
+
+
+def table(out: str, title: str) -> list[list[str]]:
+    """Rows of the table whose head begins with a title, cells apart."""
+    lines = out.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"{title} "))
+    rows = []
+    for line in lines[start + 1 :]:
+        if not line:
+            break
+        rows.append([cell.strip() for cell in line.split("  ") if cell])
+    return rows
+
+
+def test_the_whole_of_it(recipe):
+    # near: a whole pass of 10 and two batches of 4 make 18 an epoch, 36 in all. Both epochs
+    # leave two examples out of the second pass: others each time, under this seed.
+    assert plan(recipe, *GIVEN) == (
+        "stage finetune: 2 epochs, 30 updates\n"
+        "schedule round-robin: One batch of each task in turn; "
+        "an epoch lasts as long as the longest task, or the shortest.\n"
+        '  length = "full"\n'
+        "  together = false\n"
+        "learning rate: 0.001 throughout\n"
+        "\n"
+        "task  examples  batch  batches  taken  passes  each example seen\n"
+        "mood        20      4        5     10    2.00  2 times\n"
+        "same         8      4        2     10    5.00  4 to 6 times, 5.00 mean\n"
+        "near        10      4        3     10    3.33  3 to 4 times, 3.60 mean\n"
+        "\n"
+        "epoch  turns  updates  mood  same  near  order\n"
+        "1-2       15       15     5     5     5  (mood same near) x5\n"
+        "\n"
+        "little: 30 updates in 1 stage\n"
+    )
+
+
+def test_rows_are_counted_in_the_files(recipe):
+    assert plan(recipe) == plan(recipe, *GIVEN)
+    assert plan(recipe, "--rows", "mood=40") == plan(recipe, *GIVEN, "--rows", "mood=40")
+    assert plan(recipe, "--rows", "mood=40") != plan(recipe, *GIVEN)
+
+
+def test_given_rows_need_neither_data_nor_encoder(recipe, monkeypatch):
+    monkeypatch.setenv("PLAIT_DATA", "/nowhere/at/all")
+    words = ("-o", "encoder.source=/nowhere", "-o", "data.root=/nowhere")
+    assert plan(recipe, *GIVEN, *words) == plan(recipe, *GIVEN)
+    with pytest.raises(DataError, match="there is no data folder"):
+        plan(recipe)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "turns"),
+    [
+        ('{name="sequential"}', ["10", "10", "5", "2", "3", "mood x5, same x2, near x3"]),
+        ('{name="sequential", cap=2}', ["6", "6", "2", "2", "2", "mood x2, same x2, near x2"]),
+        (
+            '{name="round-robin", length="drop-out"}',
+            ["10", "10", "5", "2", "3", "(mood same near) x2, mood, near, mood x2"],
+        ),
+        (
+            '{name="round-robin", length="drop-out", together=true}',
+            ["5", "5", "5", "2", "3", "mood+same+near x2, mood+near, mood x2"],
+        ),
+        (
+            '{name="round-robin", length="truncated", together=true, cap=1}',
+            ["1", "1", "1", "1", "1", "mood+same+near"],
+        ),
+        (
+            '{name="simultaneous", leader="near", restart=["same"]}',
+            ["3", "3", "3", "3", "3", "mood+same+near x3"],
+        ),
+        ('{name="fixed", probabilities={same=1.0}, steps=6}', ["6", "6", "0", "6", "0", "same x6"]),
+    ],
+)
+def test_written_orders(recipe, schedule, turns):
+    out = plan(recipe, *GIVEN, "-o", f"train.schedule={schedule}")
+    assert table(out, "epoch") == [["1-2", *turns]]
+
+
+def test_by_epoch_has_a_row_per_epoch(recipe):
+    schedule = 'train.schedule={name="by-epoch", order=["near", "mood", "same", "same"], cap=3}'
+    out = plan(recipe, *GIVEN, "-o", schedule, "-o", "train.epochs=5")
+    assert table(out, "epoch") == [
+        ["1", "3", "3", "0", "0", "3", "near x3"],
+        ["2", "3", "3", "3", "0", "0", "mood x3"],
+        ["3-4", "2", "2", "0", "2", "0", "same x2"],
+        ["5", "3", "3", "0", "0", "3", "near x3"],
+    ]
+    assert '  order = ["near", "mood", "same", "same"]\n  cap = 3\n' in out
+    (mood, same, near) = table(out, "task")
+    assert mood[:-1] == ["mood", "20", "4", "5", "3", "0.60"]
+    assert mood[-1] == "0 to 1 time, 0.60 mean; 8 never"
+    assert same[-1] == near[-1] == "2 times"
+
+
+@pytest.mark.parametrize("name", ["proportional", "square-root", "annealed", "temperature"])
+def test_draws_differ_from_epoch_to_epoch_and_add_up(recipe, name):
+    setting = ", temperature=2" if name == "temperature" else ""
+    words = ("-o", f'train.schedule={{name="{name}", steps=40{setting}}}', "--json")
+    (stage,) = json.loads(plan(recipe, *GIVEN, *words))["stages"]
+    first, second = stage["epochs"]
+    assert first["order"] != second["order"]
+    for epoch in stage["epochs"]:
+        assert epoch["turns"] == epoch["updates"] == sum(epoch["batches"].values()) == 40
+    for task, told in stage["tasks"].items():
+        assert told["batches_taken"] == sum(epoch["batches"][task] for epoch in stage["epochs"])
+        assert told["seen_most"] - told["seen_least"] <= 1  # every task goes on
+    assert json.loads(plan(recipe, *GIVEN, *words))["stages"] == [stage]
+
+
+def test_accumulation_limits_rates_and_early_stopping(recipe):
+    words = [
+        "train.accumulate=4",
+        "train.max_steps=7",
+        "train.warmup=0.25",
+        "train.decay=linear",
+        "train.head_lr=1e-2",
+        "train.layer_decay=0.9",
+        "train.early_stopping={patience=2}",
+    ]
+    out = plan(recipe, *GIVEN, *(word for w in words for word in ("-o", w)))
+    assert "stage finetune: 2 epochs, 7 updates\n" in out
+    assert "4 turns make an update\n" in out
+    assert (
+        "learning rate of the encoder: "
+        "0.0005 at the first update, 0.001 at update 2, 0.0002 at the last\n" in out
+    )
+    assert "learning rate of the heads: 0.005 at the first update, 0.01 at update 2" in out
+    assert "each layer of the encoder has 0.9 of the rate of the one above\n" in out
+    assert "early stopping may end it sooner" in out
+    # 15 turns make 4 updates, the last of 3 turns; the second epoch has 3 updates left.
+    assert [row[:3] for row in table(out, "epoch")] == [["1", "15", "4"], ["2", "12", "3"]]
+
+
+def test_the_page_shows_what_is_printed():
+    page = Path(__file__).parents[2] / "docs" / "concepts" / "schedules.md"
+    (block,) = re.findall(r"^```console\n\$ plait (.*?)^```$", page.read_text(), re.M | re.S)
+    command, shown = block.replace("\\\n", "").split("\n", 1)
+    _, recipe, *words = shlex.split(command)
+    assert plan(recipe, *words) == shown
+
+
+def test_stages_follow_each_other(recipe):
+    words = ("-o", 'stages=["warm", "rest"]', "-o", 'stage.warm.tasks=["near"]')
+    out = plan(recipe, *GIVEN[:2], *GIVEN[4:], *words, "-o", 'stage.rest.tasks=["mood"]')
+    assert "stage warm: 2 epochs, 6 updates\n" in out
+    assert "stage rest: 2 epochs, 10 updates\n" in out
+    assert out.endswith("little: 16 updates in 2 stages\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["--rows", "moot=3"], UsageError, r"^--rows names task 'moot'; did you mean 'mood'\?$"),
+        (["--rows", "mood"], UsageError, r"^--rows 'mood' is not of the form TASK=N"),
+        (["--rows", "mood=0"], UsageError, r"^--rows 'mood=0' is not of the form TASK=N"),
+        (["--rows", "mood=many"], UsageError, r"^--rows 'mood=many' is not of the form TASK=N"),
+        (
+            ["-o", 'train.schedule={name="simultaneous", leader="moot"}', *GIVEN],
+            RecipeError,
+            r"^stage\.finetune\.schedule: leader names 'moot'; did you mean 'mood'\?$",
+        ),
+        (["-o", "tasks.same.train=[]"], RecipeError, r"^tasks\.same\.train names no files"),
+        (["-o", "train.aggregator=summ", *GIVEN], RecipeError, r"no aggregator 'summ'"),
+    ],
+)
+def test_what_it_refuses(recipe, words, error, message):
+    with pytest.raises(error, match=message):
+        plan(recipe, *words)

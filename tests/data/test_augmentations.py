@@ -1,0 +1,179 @@
+"""Training rows get changed copies, labels kept; dev, test and what is unlabelled get none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.config import TaskConfig
+from plait.data import Dataset, Tokenizer, load_split
+from plait.data.augmentations import AUGMENTATIONS, Augmentation
+from plait.data.split import Split
+from plait.errors import RecipeError
+
+ROWS = [
+    ("1", "He ran", "it ran", "1"),
+    ("2", "a film", "bad film", "0"),
+    ("3", "the film", "her film", "0"),
+]
+SWAPPED = [("She ran", "it ran"), ("the film", "his film")]
+TASK = {"kind": "binary", "text": ("a", "b"), "label": "label", "id": "id"}
+FILES = {"train": "rows.csv", "dev": "rows.csv", "test": "rows.csv"}
+
+Load = Callable[..., Dataset]
+
+
+@pytest.fixture
+def load(tmp_path: Path, tokenizer: Tokenizer) -> Load:
+    lines = ["id,a,b,label", *(",".join(row) for row in ROWS)]
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def run(augment: Any = (), split: Any = "train", *, seed: int = 1, **given: Any) -> Dataset:
+        task = {key: given.pop(key) for key in ("count", "train") if key in given}
+        config = TaskConfig.model_validate(TASK | FILES | {"augment": augment} | task)
+        return load_split(
+            "pairs",
+            config,
+            split,
+            root=tmp_path,
+            tokenizer=tokenizer,
+            max_length=16,
+            bad_rows="error",
+            seed=seed,
+            **given,
+        )
+
+    return run
+
+
+def test_copies_are_added_where_the_text_changes(load: Load) -> None:
+    dataset = load("gender-swap")
+    assert dataset.texts() == [*((a, b) for _, a, b, _ in ROWS), *SWAPPED]
+    assert dataset.labels is not None
+    assert dataset.labels.tolist() == [1, 0, 0, 1, 0]
+    assert list(dataset.ids) == ["1", "2", "3", "1~gender-swap", "3~gender-swap"]
+    assert len(dataset.fingerprints) == len(dataset) == 5
+    assert [str(report) for report in dataset.report] == ["rows.csv: 3 rows, 2 more by gender-swap"]
+    again = load("gender-swap")  # out of the cache
+    assert (again.report, again.key) == (dataset.report, dataset.key)
+    assert again.texts([3]) == SWAPPED[:1]
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_other_splits_stay(load: Load, split: str) -> None:
+    plain, augmented = load((), split), load("gender-swap", split)
+    assert augmented.key == plain.key
+    assert augmented.texts() == plain.texts()
+    assert [report.added for report in augmented.report] == [{}]
+
+
+def test_rows_read_without_labels_stay(load: Load) -> None:
+    assert len(load("gender-swap", labelled=False)) == 3
+
+
+def test_the_cache_tells_them_apart(load: Load) -> None:
+    pairs = [["film", "book"]]
+    keys = {
+        load(augment, seed=seed).key
+        for augment, seed in [
+            ((), 1),
+            ("gender-swap", 1),
+            ("gender-swap", 2),
+            ({"name": "gender-swap", "share": 0.5}, 1),
+            ({"name": "gender-swap", "pairs": pairs}, 1),
+            (("gender-swap", {"name": "gender-swap", "pairs": pairs}), 1),
+        ]
+    }
+    assert len(keys) == 6
+    # without one, the seed is no part of the name
+    assert load((), seed=1).key == load((), seed=2).key
+    # and a setting spelled out is the same as left out
+    spelled = load({"name": "gender-swap", "share": 1.0})
+    assert spelled.key == load("gender-swap").key
+
+
+def test_the_words_are_part_of_the_name(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = load("gender-swap").key
+    monkeypatch.setattr("plait.data.swaps.GENDERED", (("he", "she"),))
+    assert load("gender-swap").key != before
+
+
+def test_each_sees_the_rows_of_the_files(load: Load) -> None:
+    more = {"name": "gender-swap", "pairs": [["film", "book"]]}
+    dataset = load(("gender-swap", more))
+    assert dataset.texts()[3:] == [
+        *SWAPPED,
+        ("a book", "bad book"),
+        ("the book", "her book"),
+    ]
+    assert dataset.report[0].added == {"gender-swap": 4}
+
+
+def test_they_see_the_rows_that_were_drawn(load: Load) -> None:
+    dataset = load("gender-swap", count=1, seed=3)
+    assert len(dataset) <= 2
+    drawn = dataset.texts([0])[0]
+    assert dataset.texts()[1:] in ([], [SWAPPED[0]], [SWAPPED[1]])
+    assert drawn in [(a, b) for _, a, b, _ in ROWS]
+
+
+def test_every_file_has_its_own_count(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "more.csv").write_text("id,a,b,label\n9,boy,x,1\n8,y,z,\n", encoding="utf-8")
+    files = ("rows.csv", "more.csv")
+    task = TaskConfig.model_validate(TASK | {"train": files, "augment": "gender-swap"})
+    split = Split("pairs", task, "train", tmp_path, "skip", 1, labelled=True)
+    assert sum(map(len, split.rows())) == 3 + 2 + 1 + 1
+    assert [str(report) for report in split.reports] == [
+        "rows.csv: 3 rows, 2 more by gender-swap",
+        "more.csv: 1 row skipped (1 missing label; first at line 3), 1 more by gender-swap",
+    ]
+
+
+def test_a_share_of_the_rows(tmp_path: Path) -> None:
+    rows = [f"he {i},x,1" for i in range(1000)]
+    (tmp_path / "many.csv").write_text("\n".join(["a,b,label", *rows]), encoding="utf-8")
+    base = {"kind": "binary", "text": ("a", "b"), "label": "label", "train": "many.csv"}
+    table = {"name": "gender-swap", "share": 0.3}
+    task = TaskConfig.model_validate(base | {"augment": table})
+
+    def added(seed: int, name: str = "t") -> list[str]:
+        split = Split(name, task, "train", tmp_path, "error", seed, labelled=True)
+        return [i for rows in split.rows() for i in rows.ids.to_pylist() if "~" in i]
+
+    found = added(1)
+    assert 250 < len(found) < 350
+    assert len(set(found)) == len(found)
+    assert added(1) == found
+    assert added(2) != found
+    assert added(1, "other") != found
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"share": 0.0}, "tasks.pairs.augment.0: share must be above 0 and at most 1"),
+        ({"share": 1.5}, "share must be above 0"),
+        ({"pairs": []}, "tasks.pairs.augment.0: pairs is empty"),
+        ({"pairs": [["a", "b"], ["a", "c"]]}, "pairs has 'a' twice"),
+        ({"pairs": [["a"]]}, "tasks.pairs.augment.0.pairs"),
+    ],
+)
+def test_settings_that_make_no_sense(load: Load, settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(RecipeError, match=told):
+        load({"name": "gender-swap", **settings})
+
+
+def test_one_of_your_own(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AUGMENTATIONS, "_parts", dict(AUGMENTATIONS._parts))
+
+    @AUGMENTATIONS.register("turn-round")
+    class TurnRound(Augmentation):
+        """The two texts of a pair in the other order."""
+
+        def __call__(self, texts: tuple[str, ...], generator: Any) -> tuple[str, ...]:
+            return texts[::-1]
+
+    assert load("turn-round").texts()[3:] == [(b, a) for _, a, b, _ in ROWS]

@@ -1,0 +1,161 @@
+"""Adapters against answers worked out by hand, and against the same sums in other words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from plait.model.adapters import ADAPTERS, PAL
+from plait.model.encoder import build_encoder
+from plait.model.interface import Adapter
+from plait.types import TaskSpec
+
+
+def build(name: str, *shape: int, **settings: object) -> Adapter:
+    """Make an adapter for an encoder of this width, number of layers and of heads."""
+    return ADAPTERS.build({"name": name, **settings}, "tasks.x.adapter", *shape)
+
+
+def put(parameter: Tensor, values: list[list[float]]) -> None:
+    with torch.no_grad():
+        parameter.copy_(torch.tensor(values))
+
+
+# --- LoRA --------------------------------------------------------------------------------
+
+
+def test_lora_adds_alpha_over_rank_b_a_x():
+    lora = build("lora", 2, 1, 1, rank=1, alpha=3.0)
+    updates = lora.layers[0].updates
+    put(updates["query"].down, [[1.0, 2.0]])
+    put(updates["query"].up, [[1.0], [-1.0]])
+    put(updates["value"].down, [[0.5, 0.0]])
+    put(updates["value"].up, [[0.0], [4.0]])
+    hidden = torch.tensor([[[2.0, 1.0]]])
+    found = lora.at(0).attention(torch.zeros(1, 1, 6), hidden)
+    # query: A x = 4, B A x = (4, -4), times 3 / 1; value: A x = 1, B A x = (0, 4), times 3.
+    assert found.flatten().tolist() == [12.0, -12.0, 0.0, 0.0, 0.0, 12.0]
+    assert torch.equal(lora.at(0).output(hidden, hidden), hidden)
+    assert torch.equal(lora.at(0).after(hidden, hidden, hidden), hidden)
+
+
+def test_lora_equals_an_encoder_whose_weights_hold_the_update(tiny_encoder_config, tiny_batch):
+    """W + (alpha / rank) B A, written into the weights of all four projections."""
+    tokens = tiny_batch(TaskSpec(kind="binary", text=("a", "b"))).tokens
+    plain, merged = build_encoder(tiny_encoder_config), build_encoder(tiny_encoder_config)
+    targets = ("query", "key", "value", "output")
+    lora = build("lora", 16, 2, 2, rank=3, alpha=6.0, targets=list(targets))
+    for parameter in lora.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    for layer, part in zip(merged.layers, lora.layers, strict=True):
+        change = {n: 6.0 / 3 * (u.up @ u.down).detach() for n, u in part.updates.items()}
+        layer.attention.qkv.weight.data += torch.cat([change[n] for n in targets[:3]])
+        layer.attention.out.weight.data += change["output"]
+    found, wanted = plain.eval()(tokens, None, lora).hidden, merged.eval()(tokens).hidden
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
+    assert not torch.allclose(found, plain(tokens).hidden, atol=1e-2)
+
+
+@pytest.mark.parametrize("targets", [["query", "value"], ["key"], ["query", "key", "output"]])
+def test_lora_starts_as_the_plain_encoder(tiny_encoder_config, tiny_batch, tiny_specs, targets):
+    encoder = build_encoder(tiny_encoder_config).eval()
+    tokens = tiny_batch(tiny_specs["same"]).tokens
+    lora = build("lora", 16, 2, 2, targets=targets)
+    for one, other in zip(encoder(tokens, None, lora).layers, encoder(tokens).layers, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_lora_begins_with_a_gaussian():
+    torch.manual_seed(0)
+    lora = build("lora", 400, 1, 1, rank=50)
+    down = lora.layers[0].updates["query"].down
+    assert down.std().item() == pytest.approx(1 / math.sqrt(3 * 400), rel=0.03)
+    assert abs(down.mean().item()) < 1e-3
+    beyond = (down.abs() > 2 * down.std()).float().mean().item()
+    assert beyond == pytest.approx(0.0455, abs=0.01)  # a uniform one has nothing there
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [
+        ({}, 2 * 12 * 8 * 2 * 768),  # the paper's q and v, rank 8, in BERT-base
+        ({"rank": 4, "targets": ["query", "key", "value", "output"]}, 4 * 12 * 4 * 2 * 768),
+    ],
+)
+def test_the_size_of_lora(settings, count):
+    lora = build("lora", 768, 12, 12, **settings)
+    assert sum(p.numel() for p in lora.parameters()) == count
+
+
+# --- projected attention layers ----------------------------------------------------------
+
+
+def test_pal_by_hand():
+    """One head of size 1 over two tokens: V_E reads the first entry, V_D writes the second."""
+    pal = build("pal", 2, 1, 1, size=1, heads=1, dropout=0.0)
+    put(pal.shrink, [[1.0, 0.0]])
+    put(pal.grow, [[0.0], [10.0]])
+    put(pal.attentions[0].qkv, [[1.0], [1.0], [2.0]])  # query = key = x, value = 2 x
+    hidden = torch.tensor([[[1.0, 5.0], [3.0, 7.0]]])
+    total = torch.full((1, 2, 2), 100.0)
+    mask = torch.ones(1, 1, 1, 2, dtype=torch.bool)
+    found = pal.at(0).after(total, hidden, mask)
+    for i, query in enumerate((1.0, 3.0)):
+        weights = [math.exp(query * key) for key in (1.0, 3.0)]
+        mixed = (2 * weights[0] + 6 * weights[1]) / sum(weights)
+        assert found[0, i].tolist() == pytest.approx([100.0, 100.0 + 10 * mixed], rel=1e-5)
+    # A padded token is not looked at.
+    mask[..., 1] = False
+    assert pal.at(0).after(total, hidden, mask)[0, 0].tolist() == pytest.approx([100.0, 120.0])
+
+
+def test_pal_stands_before_the_last_layer_norm(tiny_encoder_config, tiny_batch, tiny_specs):
+    """h' = LN(h + SA(h) + TS(h)), in the words of the paper, layer by layer."""
+    encoder = build_encoder(tiny_encoder_config).eval()
+    tokens = tiny_batch(tiny_specs["same"]).tokens
+    pal = build("pal", 16, 2, 2, size=4, dropout=0.0)
+    assert isinstance(pal, PAL)
+    for parameter in pal.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    mask = tokens.mask[:, None, None, :]
+    hidden = encoder(tokens).layers[0]
+    for layer, small in zip(encoder.layers, pal.attentions, strict=True):
+        extra = small(hidden @ pal.shrink.T, mask) @ pal.grow.T
+        middle = layer.attention_norm(hidden + layer.attention(hidden, mask))
+        inner = layer.down(layer.activation(layer.up(middle)))
+        hidden = layer.output_norm(middle + inner + extra)
+    torch.testing.assert_close(encoder(tokens, None, pal).hidden, hidden, rtol=0, atol=1e-5)
+
+
+def test_the_attention_of_pal_equals_torchs():
+    pal = build("pal", 12, 1, 3, size=6, dropout=0.0)
+    nn.init.normal_(pal.attentions[0].qkv)
+    theirs = nn.MultiheadAttention(6, 3, bias=False, batch_first=True)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(pal.attentions[0].qkv)
+        theirs.out_proj.weight.copy_(torch.eye(6))
+    small, real = torch.randn(2, 5, 6), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    wanted, _ = theirs(small, small, small, key_padding_mask=~real)
+    found = pal.attentions[0](small, real[:, None, None, :])
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("width", "layers", "heads", "size"),
+    [(768, 12, 12, 204), (1024, 24, 16, 272), (384, 6, 12, 96), (16, 2, 2, 4), (8, 1, 8, 8)],
+)
+def test_the_size_of_pal(width, layers, heads, size):
+    """2 d s for V_E and V_D, which all layers share, and 3 s^2 for each layer's attention."""
+    pal = build("pal", width, layers, heads)
+    assert pal.shrink.shape == (size, width)
+    count = sum(p.numel() for p in pal.parameters())
+    assert count == 2 * width * size + layers * 3 * size**2
+
+
+def test_eight_pals_add_13_percent_to_bert_base():
+    """The paper's figure for GLUE's eight tasks: 1.13 times the parameters."""
+    one = sum(p.numel() for p in build("pal", 768, 12, 12).parameters())
+    assert 8 * one / 110e6 == pytest.approx(0.13, abs=0.005)
