@@ -63,6 +63,8 @@ class TrainState:
     """Best figure of this stage, of each task and of '' for all."""
     seconds: float = 0.0
     """Time spent training, over all sittings."""
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    """Each task's losses since the last line of the log."""
     log_lines: int = 0
     """Lines of the log that belong to what is saved."""
     finished: bool = False
