@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 import torch
+from safetensors.torch import save_file
 
+from plait.config import read_recipe
+from plait.data import Tokenizer
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.model.adapters import ADAPTERS
-from plait.model.encoder import build_encoder
+from plait.model.encoder import build_encoder, hub_weights
 from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
+from plait.training.run import train
 from plait.types import Batch, TaskSpec, Tokens
 
 
@@ -127,3 +135,135 @@ def tiny_batch() -> Callable[..., Batch]:
         return Batch(Tokens(ids * mask, types, mask), labels)
 
     return make
+
+
+# --- a run small enough for a test -------------------------------------------------------
+
+WORDS = {
+    "bad": ("awful", "dull", "poor", "sad", "weak", "boring"),
+    "so-so": ("plain", "usual", "mild", "fair", "average", "common"),
+    "good": ("fine", "great", "lovely", "bright", "happy", "superb"),
+}
+THINGS = ("film", "book", "song", "meal", "walk", "room", "game", "story", "train", "garden")
+FILLERS = ("very", "not", "it")
+MARKS = ("the", "a", "was", "is", "and", "of", ".", ",", "?", "!")
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in the Hub's layout: a BERT of 2 layers and 16 wide, random, with dropout."""
+    folder = tmp_path_factory.mktemp("encoder") / "tiny-bert"
+    folder.mkdir()
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    words = [word for group in WORDS.values() for word in group]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters[1:]]
+    tokens += [*(f"##{c}" for c in letters), *words, *THINGS, *FILLERS, *MARKS]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    Tokenizer.from_file(folder / "vocab.txt").save(folder / "tokenizer.json")
+    (folder / "vocab.txt").unlink()
+    config = {
+        "model_type": "bert",
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "vocab_size": len(tokens),
+        "max_position_embeddings": 48,
+        "type_vocab_size": 2,
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.2,
+    }
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    save_file(hub_weights(build_encoder(config)), folder / "model.safetensors")
+    return folder
+
+
+def _tiny_rows(task: str, count: int, seed: str) -> list[dict[str, Any]]:
+    """Rows that can be learnt: moods by their words, pairs by what they share."""
+    draw = random.Random(f"{task} {seed}")
+    moods = list(WORDS)
+
+    def say(mood: str, thing: str) -> str:
+        extra = draw.sample(FILLERS, draw.randint(0, 2))
+        return " ".join(["the", thing, "was", *extra, draw.choice(WORDS[mood]), "."])
+
+    rows: list[dict[str, Any]] = []
+    for i in range(count):
+        mood, other = draw.choice(moods), draw.choice(moods)
+        thing, else_ = draw.choice(THINGS), draw.choice(THINGS)
+        if task == "mood":
+            rows.append({"id": f"m{i}", "text": say(mood, thing), "label": mood})
+        elif task == "same":
+            same = draw.random() < 0.5
+            second = say(mood, thing) if same else say(other, else_)
+            rows.append({"id": f"s{i}", "a": say(mood, thing), "b": second, "label": int(same)})
+        else:
+            score = 2.5 * (mood == other) + 2.5 * (thing == else_)
+            row = {"id": f"n{i}", "a": say(mood, thing), "b": say(other, else_), "score": score}
+            rows.append(row)
+    return rows
+
+
+def write_tiny_recipe(folder: Path, encoder: Path, *, seed: str = "") -> Path:
+    """Write the tiny recipe and its data into a folder; return the recipe's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks: dict[str, dict[str, Any]] = {
+        "mood": {"kind": "classes", "labels": list(WORDS), "text": "text", "label": "label"},
+        "same": {"kind": "binary", "text": ["a", "b"], "label": "label"},
+        "near": {
+            "kind": "score",
+            "range": [0, 5],
+            "text": ["a", "b"],
+            "inputs": "apart",
+            "label": "score",
+            "head": "cosine",
+            "loss": "cosine-mse",
+        },
+    }
+    for task, num_train, num_dev in (("mood", 45, 18), ("same", 32, 16), ("near", 24, 12)):
+        for split, count in (("train", num_train), ("dev", num_dev)):
+            rows = _tiny_rows(task, count, f"{split}{seed}")
+            tasks[task] |= {"id": "id", split: f"{task}-{split}.csv"}
+            with (folder / tasks[task][split]).open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+    recipe = {
+        "name": "tiny",
+        "seed": 7,
+        "device": "cpu",
+        "listeners": [],
+        "log_every": 5,
+        "data": {"root": str(folder)},
+        "encoder": {"source": str(encoder), "max_length": 32},
+        "train": {"epochs": 2, "batch_size": 12, "lr": 3e-3},
+        "tasks": tasks,
+    }
+    path = folder / "recipe.toml"
+    path.write_text(tomli_w.dumps(recipe), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def tiny_recipe(tmp_path: Path, tiny_encoder: Path) -> Callable[..., Path]:
+    """Factory: write a recipe of three tasks with its data into a folder, return its path.
+
+    mood tells 3 classes of one text, same is yes or no of a joined pair, near a score 0-5 of
+    a pair apart. 24 updates in 2 epochs; about a third of a second. `seed` changes the data.
+    """
+
+    def make(folder: str | Path = "tiny", *, seed: str = "") -> Path:
+        return write_tiny_recipe(tmp_path / folder, tiny_encoder, seed=seed)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path:
+    """A finished run of the tiny recipe, for tests that only read it; its data stays there."""
+    folder = tmp_path_factory.mktemp("tiny-run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLAIT_CACHE", str(folder / "cache"))
+        recipe = write_tiny_recipe(folder / "tiny", tiny_encoder)
+        return train(read_recipe(recipe), folder / "run").folder

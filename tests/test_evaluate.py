@@ -1,13 +1,15 @@
-"""Metrics against scikit-learn and scipy, hand-worked values and published summaries."""
+"""Metrics against scikit-learn, scipy, hand-worked values; summaries; the scoring pass."""
 
 from __future__ import annotations
 
 import json
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -15,6 +17,7 @@ from sklearn import metrics as sk
 
 from plait import evaluate
 from plait.errors import RecipeError
+from plait.predict import Predictor
 from plait.types import TaskSpec
 
 CLOSE = {"abs": 1e-12, "rel": 1e-12, "nan_ok": True}
@@ -328,3 +331,95 @@ def test_baseline_of_a_score_is_the_mean():
 def test_baseline_needs_labels():
     with pytest.raises(ValueError, match="needs training labels"):
         evaluate.baseline_predictions(ALIKE, np.zeros(0), 3)
+
+
+# --- the scoring pass --------------------------------------------------------------------
+
+
+@pytest.fixture
+def predictor(tiny_run):
+    return Predictor.load(tiny_run, device="cpu")
+
+
+@pytest.fixture
+def dev(predictor):
+    return predictor.load_split("dev")
+
+
+@pytest.mark.parametrize("task", ["mood", "same", "near"])
+@pytest.mark.parametrize("rows", [[0], [3, 4, 9], [1, 5, 6, 7, 11]])
+def test_some_rows_are_answered_as_among_all(predictor, dev, task, rows):
+    every = predictor.scorer.answer(task, dev[task])
+    some = predictor.scorer.answer(task, dev[task], torch.tensor(rows))
+    assert every.shape == {"mood": (18, 3), "same": (16, 2), "near": (12,)}[task]
+    assert some == pytest.approx(every[rows], abs=1e-6)
+
+
+def test_scores_of_some_rows_are_those_of_their_answers(predictor, dev):
+    rows = torch.tensor([2, 3, 5, 7, 11])
+    scores = predictor.scorer.score(dev, {"mood": rows})
+    labels = dev["mood"].labels[rows]
+    answers = predictor.scorer.answer("mood", dev["mood"])[rows.numpy()]
+    by_hand = evaluate.score_task(predictor.tasks["mood"].spec, labels.numpy(), answers)
+    assert scores.tasks["mood"].metrics == pytest.approx(by_hand.metrics)
+    assert scores.tasks["mood"].num_examples == 5
+    assert scores.tasks["near"].num_examples == 12  # all, unless named
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 1000])
+def test_the_batch_size_does_not_show(predictor, dev, batch_size):
+    other = replace(predictor.scorer, batch_size=batch_size)
+    for task, dataset in dev.items():
+        expected = predictor.scorer.answer(task, dataset)
+        assert other.answer(task, dataset) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_scoring_leaves_the_model_in_its_mode(predictor, dev, training):
+    model = predictor.model
+    model.train(training)
+    expected = predictor.scorer.answer("mood", dev["mood"])
+    assert model.training is training
+    assert all(module.training is training for module in model.modules())
+    model.eval()
+    assert (predictor.scorer.answer("mood", dev["mood"]) == expected).all()  # no dropout in either
+
+
+def test_the_mode_comes_back_after_an_error(predictor, dev):
+    def fail(*place):
+        raise KeyboardInterrupt
+
+    predictor.model.train()
+    with pytest.raises(KeyboardInterrupt):
+        replace(predictor.scorer, progress=fail).answer("mood", dev["mood"])
+    assert predictor.model.training
+
+
+def test_progress_comes_to_the_total(predictor, dev):
+    heard = []
+    scorer = replace(predictor.scorer, batch_size=5, progress=lambda *place: heard.append(place))
+    scorer.score({"mood": dev["mood"]})
+    assert heard == [("mood", done, 18) for done in (5, 10, 15, 18)]
+    heard.clear()
+    scorer.score({"same": dev["same"]}, {"same": torch.arange(7)})
+    assert heard == [("same", 5, 7), ("same", 7, 7)]
+
+
+def test_scoring_draws_no_random_numbers(predictor, dev):
+    predictor.model.train()
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    predictor.scorer.score(dev)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_baseline_knows_the_training_labels_alone(predictor, dev):
+    train = predictor.load_split("train")
+    scores = evaluate.score_baseline(predictor.tasks, train, dev)
+    common = torch.bincount(train["mood"].labels).argmax()
+    assert scores.primary["mood"] == pytest.approx((dev["mood"].labels == common).float().mean())
+    mean = train["near"].labels.mean()
+    expected = ((dev["near"].labels - mean) ** 2).mean()
+    assert scores.tasks["near"].metrics["mse"] == pytest.approx(float(expected), rel=1e-5)
+    del train["same"]
+    assert list(evaluate.score_baseline(predictor.tasks, train, dev).primary) == ["mood", "near"]

@@ -60,9 +60,13 @@ class FileConfig(Section):
     path: str
     """Relative to the data root, or absolute."""
     text: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = None
+    """Text columns, where this file calls them otherwise."""
     label: str | None = None
+    """Column of the label, where this file calls it otherwise."""
     id: str | None = None
+    """Column of the row's name; an empty word says that this file has none."""
     label_map: dict[str, float] | None = None
+    """As the task's, for this file alone."""
     count: int | None = Field(default=None, ge=1)
     """Take this many rows, drawn without replacement."""
     fraction: float | None = Field(default=None, gt=0, le=1)
@@ -85,6 +89,7 @@ class TaskConfig(TaskSpec):
     """A task with its files, head, loss and weight."""
 
     about: str = ""
+    """A sentence for readers."""
     label: str | None = None
     """Column of the label."""
     id: str | None = None
@@ -92,14 +97,19 @@ class TaskConfig(TaskSpec):
     label_map: dict[str, float] = Field(default={})
     """Label as written in the file to class number or score."""
     train: Files = ()
+    """Files to train on: one, or a list."""
     dev: Files = ()
+    """Files to choose the best checkpoint by."""
     test: Files = ()
+    """Files to answer in the end; labels are not needed for `plait submit`."""
     count: int | None = Field(default=None, ge=1)
     """Draw this many training rows out of all the task's files, without replacement."""
     fraction: float | None = Field(default=None, gt=0, le=1)
+    """Draw this part of the training rows instead."""
     bad_rows: BadRows | None = None
     """What to do with rows that fail a check; [data].bad_rows unless set."""
     head: Part = Field(default={"name": "linear"})
+    """What turns the encoder's vectors into the task's outputs."""
     loss: Part | None = None
     """Unless set: cross-entropy for classes, bce for binary, score-cross-entropy for a score."""
     adapter: Part | None = None
@@ -113,6 +123,7 @@ class TaskConfig(TaskSpec):
     metric: str | None = None
     """The figure that stands for the task; accuracy, or pearson for a score, unless set."""
     batch_size: int | None = Field(default=None, ge=1)
+    """Examples in a batch of this task; the stage's unless set."""
     submit_column: str | None = None
     """Header of the answer's column in a submission file."""
     submit_name: str | None = None
@@ -128,6 +139,7 @@ class DataConfig(Section):
     hint: str = ""
     """What to download or point at; shown when a file is not there."""
     bad_rows: BadRows = "error"
+    """Stop at a row that fails a check, naming its line, or skip it and say so."""
 
 
 class EncoderConfig(Section):
@@ -136,12 +148,13 @@ class EncoderConfig(Section):
     source: str = "packaged"
     """'packaged', a folder in the Hub's layout, or a Hub id."""
     revision: str | None = None
-    """Commit of a Hub id; the one found is written into the resolved recipe."""
+    """Commit of a Hub id; run.json tells which one a run was made with."""
     sha256: str | None = None
-    """Expected hash of the weights, where there is one file of them."""
+    """Expected hash of the weights; of shards, one after the other."""
     architecture: Literal["bert", "auto"] = "bert"
     """plait's own BERT, or whatever transformers' AutoModel makes of the folder."""
     pooling: Literal["cls-pooler", "cls", "mean"] = "mean"
+    """One vector per input: [CLS] through the pooler, [CLS] as it is, or the mean of all tokens."""
     dropout: float | None = Field(default=None, ge=0, lt=1)
     """Of embeddings, attention and layers; the encoder's own configuration unless set."""
     max_length: int = Field(default=128, ge=8)
@@ -166,6 +179,7 @@ class StageConfig(Section):
     """One stage of a run: what is trained, in which order, how fast and how long."""
 
     kind: Literal["finetune"] = "finetune"
+    """What the stage does; there is one kind so far."""
     tasks: tuple[str, ...] | None = None
     """Tasks that take part; all unless set."""
     mode: Literal["full-model", "last-layer"] = "full-model"
@@ -173,17 +187,23 @@ class StageConfig(Section):
     freeze_layers: int = Field(default=0, ge=0)
     """Layers from the bottom that stay as they are; any at all also freezes the embeddings."""
     epochs: int = Field(default=3, ge=1)
+    """How often the schedule runs; what an epoch is, is the schedule's to say."""
     max_steps: int | None = Field(default=None, ge=1)
     """Updates after which the stage ends, wherever it is."""
     schedule: Part = {"name": "round-robin"}
+    """Which task's batch comes when."""
     aggregator: Part = {"name": "sum"}
+    """How the tasks' gradients on the encoder become one."""
     weighting: Part = {"name": "fixed"}
     """How much each task's loss counts, besides its own weight."""
     regularizers: tuple[Part, ...] = ()
+    """Terms added to every task's loss."""
     batch_size: int = Field(default=32, ge=1)
+    """Examples in a batch."""
     accumulate: int = Field(default=1, ge=1)
     """Turns of the schedule that make one update."""
     lr: float = Field(default=5e-5, gt=0)
+    """Highest learning rate of the stage."""
     head_lr: float | None = Field(default=None, gt=0)
     """Learning rate of the heads; `lr` unless set."""
     layer_decay: float = Field(default=1.0, gt=0, le=1)
@@ -193,7 +213,9 @@ class StageConfig(Section):
     decay: Literal["constant", "linear", "cosine"] = "constant"
     """How the rate goes on after the warm-up: it stays, or falls to 0 at the end."""
     betas: tuple[Beta, Beta] = (0.9, 0.999)
+    """AdamW's memories of the gradient and of its square."""
     eps: float = Field(default=1e-6, gt=0)
+    """AdamW's guard against dividing by 0."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Decoupled; never on biases and LayerNorm."""
     clip: float = Field(default=1.0, ge=0)
@@ -205,17 +227,22 @@ class StageConfig(Section):
     train_limit: int = Field(default=0, ge=0)
     """Training rows a task is scored on beside dev, drawn once; 0 for none."""
     early_stopping: EarlyStopping | None = None
+    """When to end the stage before its time; never unless set."""
 
 
 class RunConfig(Section):
     """A whole run."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
+    """What the run is called; its folder too, unless --out names one."""
     about: str = ""
+    """A sentence for `plait list recipes`."""
     seed: int = Field(default=11711, ge=0)
+    """Every random choice of the run follows from it."""
     plugins: tuple[str, ...] = ()
     """Python files of yours that register parts, relative to the recipe."""
     device: str = "auto"
+    """'auto' is the first GPU, or the CPU where there is none; else 'cpu', 'cuda', 'cuda:1'."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 on a GPU that has it, fp32 elsewhere, unless set."""
     select: Literal["sum", "overall", "mean"] = "sum"
@@ -229,14 +256,19 @@ class RunConfig(Section):
     listeners: tuple[Part, ...] = ({"name": "tensorboard"},)
     """Who hears of losses and scores besides metrics.jsonl."""
     data: DataConfig = DataConfig()
+    """Where the files are."""
     encoder: EncoderConfig = EncoderConfig()
+    """What the tasks share."""
     tasks: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TaskConfig] = Field(
         min_length=1
     )
+    """One table per task, under a name of yours."""
     stages: tuple[str, ...] = ("finetune",)
     """The stages in order; each takes [train] and its own [stage.NAME]."""
     train: StageConfig = StageConfig()
+    """Settings of every stage."""
     stage: dict[str, dict[str, Any]] = {}
+    """Settings of single stages, over those of [train]."""
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:

@@ -351,9 +351,14 @@ class Scorer:
 def score_baseline(
     tasks: Mapping[str, Task], train: Mapping[str, Dataset], dev: Mapping[str, Dataset]
 ) -> Scores:
-    """Score the majority class, or the mean score, of the training labels."""
+    """Score the majority class, or the mean score, of the training labels.
+
+    A task without training rows has no baseline.
+    """
     scores = {}
     for name, dataset in dev.items():
+        if name not in train:
+            continue
         labels, known = dataset.labels, train[name].labels
         assert labels is not None
         assert known is not None

@@ -91,7 +91,10 @@ class Predictor:
     def predict(self, task: str, texts: Sequence[Text]) -> list[Prediction]:
         """Answer one task for each text, or pair of texts, in order."""
         spec = self.task(task).spec
-        rows = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
+        _refuse_one(texts)
+        rows = [tuple(text) if isinstance(text, tuple | list) else (text,) for text in texts]
+        if not rows:
+            return []
         for row in rows:
             if len(row) != len(spec.text):
                 wanted = "two texts" if spec.is_pair else "one text"
@@ -109,6 +112,7 @@ class Predictor:
 
     def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Return the encoder's pooled vector of each text, [texts, width]."""
+        _refuse_one(texts)
         rows = [(text,) for text in texts]
         dataset = Dataset.from_texts(rows, self.tokenizer, self.config.encoder.max_length)
         device = next(self.model.parameters()).device
@@ -152,3 +156,8 @@ class Predictor:
         if not datasets:
             raise UsageError(f"no task of {self.folder} has files for the split {split!r}")
         return self.scorer.score(datasets)
+
+
+def _refuse_one(texts: object) -> None:
+    if isinstance(texts, str):  # which would be taken for a list of letters
+        raise UsageError("give a list of texts, not a single one: [text]")

@@ -26,12 +26,13 @@ class TaskSpec(BaseModel):
     )
 
     kind: Kind
+    """A class out of several, yes or no, or a score."""
     labels: tuple[str, ...] = ()
-    """Words for the classes, in the order of their numbers. Empty for a score."""
+    """Words for the classes, in the order of their numbers, or how many there are."""
     range: tuple[float, float] = (0.0, 1.0)
-    """Lowest and highest score. Only for kind 'score'."""
+    """Lowest and highest score. Only for a score."""
     text: tuple[str, ...]
-    """Names of the text columns: one, or two for a pair."""
+    """Names of the text columns: one, which may stand without a list, or two for a pair."""
     inputs: Inputs = "joined"
     """A pair in one input ([CLS] a [SEP] b [SEP]), or each text encoded apart."""
 

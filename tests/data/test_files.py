@@ -215,3 +215,18 @@ def test_what_csv_writes_is_read(rows: list[tuple[str, str]], separator: str, ch
         lines = source.lines(range(len(rows)))
         assert lines == sorted(lines)
         assert len(set(lines)) == len(rows)
+
+
+def test_a_line_end_inside_quotes_survives_the_end_of_a_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 63 bytes up to and including the CR, so that a block of 63 ends between CR and LF
+    head = b'id,text\r\n0,"'
+    row = head + b"a" * (62 - len(head)) + b'\r\nb"\r\n'
+    path = tmp_path / "data.csv"
+    path.write_bytes(row)
+    for size in range(60, 68):
+        monkeypatch.setattr(Source, "chunk_bytes", size)
+        reader = RowReader(open_source(path), Columns(("text",), id="id"), None, "error")
+        texts = [text for chunk in reader for text in chunk.texts[0].to_pylist()]
+        assert texts == ["a" * (62 - len(head)) + "\r\nb"], size

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -19,14 +20,16 @@ from plait.cli.submit import submit
 from plait.cli.train import train
 from plait.errors import PlaitError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 app = typer.Typer(
     name="plait",
     help="One text encoder, many sentence tasks, trained together.",
     epilog="Example: plait demo",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # plain help comes up in half the time and suits any width
 )
 
 app.command(epilog="Example: plait demo")(demo)
@@ -38,6 +41,12 @@ app.command(epilog="Example: plait plan course")(plan)
 app.command("list", epilog="Example: plait list recipes")(list_parts)
 app.command(epilog="Example: plait doctor")(doctor)
 
+# The base of all complaints about the words typed. Newer typers have it inside, older ones
+# take it from click; BadParameter is exported by both.
+_TypedWrong: Any = typer.BadParameter.__mro__[2]
+
+_RESOURCES = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO}
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -45,26 +54,60 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
-def main() -> None:
-    """Run the command line; errors of ours become one sentence and an exit code."""
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line; what goes wrong becomes one sentence and an exit code.
+
+    2 for what the user can mend, 1 for what the machine ran out of, 130 for Ctrl-C.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without UTF-8 must not end the work
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app()
-    except PlaitError as error:
-        typer.echo(f"plait: {error}", err=True)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("plait: stopped", err=True)
-        sys.exit(130)
+        code = _run(args)
+        sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        code = 1
+    sys.exit(code)
+
+
+def _run(args: Sequence[str] | None) -> int:
+    try:
+        code = app(args, prog_name="plait", standalone_mode=False)
+    except PlaitError as error:
+        return _complain(str(error), error.exit_code)
+    except _TypedWrong as error:
+        text = error.format_message().rstrip(".")
+        command = error.ctx.command_path if error.ctx else "plait"
+        return _complain(f"{text[:1].lower()}{text[1:]} (see `{command} --help`)", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror or error}", 1 if error.errno in _RESOURCES else 2)
+    except (MemoryError, RuntimeError) as error:
+        # torch's error for a full GPU is a RuntimeError, and torch is not imported here.
+        if not (isinstance(error, MemoryError) or "memory" in str(error)):
+            raise
+        return _complain(f"out of memory: {error}; other programs may hold some of it", 1)
+    # Typer makes an exit code of Ctrl-C itself, without a word.
+    return _complain("stopped", 130) if code == 130 else code or 0
+
+
+def _complain(text: str, code: int) -> int:
+    typer.echo(f"plait: {' '.join(text.splitlines())}", err=True)
+    return code

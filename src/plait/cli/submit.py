@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from plait.cli.evaluate import RunArgument
+from plait.cli.evaluate import DeviceOption, RunArgument, load_watched
 from plait.cli.train import DataOption
 
 SPLITS: tuple[Literal["dev"], Literal["test"]] = ("dev", "test")
@@ -23,28 +23,44 @@ def submit(
         Literal["dev", "test"] | None,
         typer.Option("--split", help="Which files; both if left out."),
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 ...")] = "auto",
+    device: DeviceOption = "auto",
 ) -> None:
-    """Write one file per task and split: an id and an answer a line, every row answered.
+    """Write the answers to dev and test files for submission.
 
-    A task's file is NAME-SPLIT-output.csv, its columns id and the recipe's submit_column.
+    Every row is answered. There is one file per task and split, NAME-SPLIT-output.csv, its
+    columns id and the recipe's submit_column; one that is there already is replaced.
     """
     import csv
 
-    from plait.predict import Predictor
-    from plait.training.checkpoint import atomic_path
+    from plait.cli.display import Display
+    from plait.errors import UsageError
 
-    predictor = Predictor.load(run, device=device)
-    out.mkdir(parents=True, exist_ok=True)
-    for name in (split,) if split else SPLITS:
-        for task, dataset in predictor.load_split(name, data=data, labelled=False).items():
-            settings = predictor.config.tasks[task]
-            path = out / f"{settings.submit_name or task}-{name}-output.csv"
-            answers = predictor.scorer.answer(task, dataset)
-            with atomic_path(path) as temporary, temporary.open("w", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(["id", settings.submit_column or f"Predicted_{task}"])
-                for row_id, answer in zip(dataset.ids, answers, strict=True):
-                    value = predictor.describe(task, answer).value
-                    writer.writerow([row_id, value if isinstance(value, int) else f"{value:.4f}"])
-            typer.echo(f"{path}: {len(dataset)} answers")
+    written = []
+    with Display() as display:
+        predictor = load_watched(run, device, display, "answering")
+        from plait.training.checkpoint import atomic_path
+
+        splits = {
+            name: predictor.load_split(name, data=data, labelled=False, progress=display.reading)
+            for name in ((split,) if split else SPLITS)
+        }
+        if not any(splits.values()):
+            raise UsageError(f"the recipe of {run} names no {split or 'dev or test'} files")
+        out.mkdir(parents=True, exist_ok=True)
+        for name, datasets in splits.items():
+            for task, dataset in datasets.items():
+                settings = predictor.config.tasks[task]
+                path = out / f"{settings.submit_name or task}-{name}-output.csv"
+                answers = predictor.scorer.answer(task, dataset)
+                with (
+                    atomic_path(path) as temporary,
+                    temporary.open("w", encoding="utf-8", newline="") as file,
+                ):
+                    writer = csv.writer(file, lineterminator="\n")
+                    writer.writerow(["id", settings.submit_column or f"Predicted_{task}"])
+                    for row_id, answer in zip(dataset.ids, answers, strict=True):
+                        value = predictor.describe(task, answer).value
+                        writer.writerow([row_id, value if settings.labels else f"{value:.4f}"])
+                written.append(f"{path}: {len(dataset):,} answers")
+    for line in written:
+        typer.echo(line)

@@ -2,45 +2,61 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from plait.config import TaskConfig
+    from plait.config import RunConfig, TaskConfig
 
 RecipeArgument = Annotated[
-    str, typer.Argument(help="Name of a packaged recipe, or path of a .toml file.")
+    str,
+    typer.Argument(
+        metavar="RECIPE", help="Name of a packaged recipe (plait list recipes), or a .toml file."
+    ),
 ]
 DataOption = Annotated[
     str | None,
-    typer.Option("--data", metavar="DIR", help="Folder the recipe's files are in (PLAIT_DATA)."),
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Folder the recipe's files are in; PLAIT_DATA unless given, then the recipe's own.",
+    ),
 ]
 OverrideOption = Annotated[
     list[str] | None,
-    typer.Option("-o", "--override", metavar="KEY=VALUE", help="Set one of the recipe's settings."),
+    typer.Option(
+        "-o",
+        "--override",
+        metavar="KEY=VALUE",
+        help="Set one of the recipe's settings, such as train.lr=3e-5; may be repeated.",
+    ),
 ]
 
 
 def train(
     recipe: RecipeArgument,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="RUN", help="Folder of the run.")
+        Path | None,
+        typer.Option("--out", metavar="RUN", help="Folder of the run; runs/NAME-TIME unless set."),
     ] = None,
     data: DataOption = None,
     override: OverrideOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, same recipe.")
     ] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed, over the recipe's.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed, over the recipe's.")
+    ] = None,
 ) -> None:
     """Train one encoder on all tasks of a recipe.
 
-    The run is a folder (runs/NAME-TIME unless --out names one) with the resolved recipe, the
-    best model, its scores and a checkpoint to go on from. Ctrl-C saves and says how to resume.
+    The run is a folder with the resolved recipe, the best model, its scores and a checkpoint
+    to go on from. Ctrl-C saves and says how to resume.
     """
     from datetime import datetime
 
@@ -57,14 +73,18 @@ def train(
     command = resume_command(recipe, out, data, overrides)
 
     from plait.cli.display import Display
-    from plait.training.run import train as run_training
 
-    display = Display()
-    outcome = run_training(
-        config, out, data=data, resume=resume, command=command, listeners=[display]
-    )
-    show_outcome(outcome.result, {}, config.tasks)
-    typer.echo(f"\nThe run is in {out}. Next:\n  plait evaluate {out}\n  plait predict {out} ...")
+    with resumable(out, command), Display() as display:
+        if resume and (out / "scores.json").exists():
+            display.note(f"{out} is finished already; these are its scores")
+        display.begin("loading")
+        from plait.training.run import train as run_training
+
+        outcome = run_training(
+            config, out, data=data, resume=resume, command=command, listeners=[display]
+        )
+    show_outcome(outcome.result, display.first_scores, config.tasks)
+    typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, data, config)}")
 
 
 def resume_command(recipe: str, out: Path, data: str | None, overrides: list[str]) -> str:
@@ -78,16 +98,43 @@ def resume_command(recipe: str, out: Path, data: str | None, overrides: list[str
     return shlex.join([*words, "--resume"])
 
 
+def next_commands(out: Path, data: str | None, config: RunConfig) -> str:
+    """Write what a user may want to do with a fresh run, a command a line."""
+    import shlex
+
+    name, task = next(iter(config.tasks.items()))
+    texts = ["One text.", "Another text."] if task.is_pair else ["Your own sentence."]
+    evaluate = ["evaluate", str(out), *(["--data", data] if data else [])]
+    predict = ["predict", str(out), "--task", name]
+    lines = [shlex.join(evaluate), f"{shlex.join(predict)} " + " ".join(f'"{t}"' for t in texts)]
+    return "\n".join(f"  plait {line}" for line in lines)
+
+
+@contextmanager
+def resumable(out: Path, command: str) -> Iterator[None]:
+    """Say what is left of a run that is stopped at once, without the time to save."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from plait.errors import Interrupted
+
+        if (out / "checkpoint.safetensors").exists():
+            told = f"stopped; go on from what was saved last with: {command}"
+        elif (out / "recipe.toml").exists():
+            told = f"stopped before anything was saved; start over with: {command}"
+        else:
+            told = "stopped before training began; nothing was written"
+        raise Interrupted(told) from None
+
+
 def show_outcome(
     result: dict[str, Any], before: Mapping[str, float], tasks: Mapping[str, TaskConfig]
 ) -> None:
     """Print a finished run's table of dev scores."""
-    from rich.console import Console
-
-    from plait.cli.display import figure, score_table
+    from plait.cli.display import figure, make_console, print_table
     from plait.evaluate import primary_metric
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console()
     if "dev" not in result:
         done = f"{result['steps']} updates in {result['seconds']:.0f} s"
         console.print(f"{done}; there is no dev set to score.")
@@ -97,9 +144,12 @@ def show_outcome(
     if before:
         columns["before"] = before
     columns["trained"] = dev["primary"]
-    metrics = {name: primary_metric(tasks[name], tasks[name].metric) for name in dev["primary"]}
+    rows = [["task", "figure", *columns]]
+    for name in dev["primary"]:
+        metric = primary_metric(tasks[name], tasks[name].metric)
+        rows.append([name, metric, *(figure(values.get(name)) for values in columns.values())])
     console.print()
-    console.print(score_table(metrics, columns))
+    print_table(console, rows, num_words=2)
     summary = dev["summary"]
     console.print(
         f"\noverall {figure(summary['overall'])}, mean {figure(summary['mean'])}, "

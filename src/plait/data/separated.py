@@ -79,7 +79,7 @@ class Separated(Source):
         with (
             self._open() as (stream, raw),
             pyarrow.csv.open_csv(
-                stream,
+                _WholeLineEnds(stream),
                 pyarrow.csv.ReadOptions(
                     use_threads=False, block_size=self.chunk_bytes, autogenerate_column_names=True
                 ),
@@ -173,6 +173,28 @@ class Separated(Source):
             with self._open() as (stream, _):
                 for _ in self._records(stream, strict=True):
                     pass
+
+
+class _WholeLineEnds(io.RawIOBase):
+    """A stream whose reads never end between CR and LF.
+
+    pyarrow drops an LF that begins a block after a CR, even inside quotes.
+    """
+
+    def __init__(self, stream: IO[bytes]):
+        self._stream, self._held = stream, b""
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Read as usual, but leave a CR at the end for the next time."""
+        data = self._held + self._stream.read(size - len(self._held) if size >= 0 else -1)
+        self._held = b""
+        if data.endswith(b"\r") and len(data) > 1:
+            data, self._held = data[:-1], b"\r"
+        return data
 
 
 def _other_width(number: int, got: int, width: int) -> BadRow:

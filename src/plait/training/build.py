@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
 from plait.aggregators import AGGREGATORS
 from plait.data import AUGMENTATIONS, Collator, Tokenizer, find_root, load_split
-from plait.errors import RecipeError
+from plait.errors import RecipeError, suggest
 from plait.evaluate import Task, primary_metric
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.model.adapters import ADAPTERS
@@ -30,9 +31,12 @@ from plait.weighting import WEIGHTINGS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from plait.aggregators import Aggregator
     from plait.config import RunConfig
     from plait.data import Dataset, SplitName
     from plait.model.encoder import Encoder
+    from plait.regularizers import Regularizer
+    from plait.schedules import Schedule
 
     Progress = Callable[[str, int, int], None]
     """Called with what is read, bytes done and bytes in all."""
@@ -191,31 +195,38 @@ def _named(progress: Progress, what: str) -> Callable[[int, int, int], None]:
     return lambda _, done, total: progress(what, done, total)
 
 
+class _Plan(NamedTuple):
+    """What of a stage is made without touching the model's memory."""
+
+    schedule: Schedule
+    aggregator: Aggregator
+    weighting: Weighting
+    regularizers: list[Regularizer]
+    streams: dict[str, Stream]
+
+
+def check_stages(parts: Parts, train: Mapping[str, Dataset]) -> None:
+    """Refuse what no stage can do with the data there is, before the first one trains."""
+    for index in range(len(parts.config.stages)):
+        _plan_stage(parts, index, train)
+
+
 def build_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> Stage:
     """Make the parts of one stage: schedule, streams of batches, optimizer, step."""
     config, name = parts.config, parts.config.stages[index]
-    settings, where = config.stage_config(name), f"stage.{name}"
-    names = settings.tasks or tuple(config.tasks)
-    for task in names:
-        if task not in train:
-            raise RecipeError(f"tasks.{task}.train names no files, but {where} trains on it")
-    freeze(parts.model, settings)
-    regularizers = [
-        REGULARIZERS.build(table, f"{where}.regularizers.{i}")
-        for i, table in enumerate(settings.regularizers)
-    ]
+    settings = config.stage_config(name)
+    plan = _plan_stage(parts, index, train)
     optimizer = build_optimizer(parts.model, settings)
-    weighting = WEIGHTINGS.build(settings.weighting, f"{where}.weighting", names, parts.device)
-    add_weighting(optimizer, weighting, settings)
+    add_weighting(optimizer, plan.weighting, settings)
     step = Step(
         parts.model,
         {
-            task: TaskParts(parts.tasks[task].loss, config.tasks[task].weight, regularizers)
-            for task in names
+            task: TaskParts(parts.tasks[task].loss, config.tasks[task].weight, plan.regularizers)
+            for task in plan.streams
         },
-        AGGREGATORS.build(settings.aggregator, f"{where}.aggregator"),
+        plan.aggregator,
         optimizer,
-        weighting=weighting,
+        weighting=plan.weighting,
         clip=settings.clip,
         autocast=parts.autocast,
     )
@@ -224,17 +235,40 @@ def build_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> Stage
         index=index,
         config=settings,
         seed=config.seed,
-        schedule=SCHEDULES.build(settings.schedule, f"{where}.schedule"),
-        streams={task: _stream(parts, index, task, train[task]) for task in names},
+        schedule=plan.schedule,
+        streams=plan.streams,
         step=step,
     )
-    try:
-        next(iter(stage.turns(0)), None)
-    except ValueError as error:
-        raise RecipeError(f"{where}.schedule: {error}") from error
-    for regularizer in regularizers:
+    for regularizer in plan.regularizers:
         regularizer.begin(parts.model, stage.num_steps())
     return stage
+
+
+def _plan_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> _Plan:
+    config, name = parts.config, parts.config.stages[index]
+    settings, where = config.stage_config(name), f"stage.{name}"
+    names = settings.tasks or tuple(config.tasks)
+    for task in names:
+        if task not in train:
+            raise RecipeError(f"tasks.{task}.train names no files, but {where} trains on it")
+    freeze(parts.model, settings)
+    plan = _Plan(
+        SCHEDULES.build(settings.schedule, f"{where}.schedule"),
+        AGGREGATORS.build(settings.aggregator, f"{where}.aggregator"),
+        WEIGHTINGS.build(settings.weighting, f"{where}.weighting", names, parts.device),
+        [
+            REGULARIZERS.build(table, f"{where}.regularizers.{i}")
+            for i, table in enumerate(settings.regularizers)
+        ],
+        {task: _stream(parts, index, task, train[task]) for task in names},
+    )
+    sizes = {task: stream.size for task, stream in plan.streams.items()}
+    try:
+        turns = plan.schedule.epoch(sizes, 0, settings.epochs, np.random.default_rng(0))
+        next(iter(turns), None)
+    except ValueError as error:
+        raise RecipeError(f"{where}.schedule: {error}") from error
+    return plan
 
 
 def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> Passes:
@@ -269,6 +303,8 @@ def choose_device(name: str) -> torch.device:
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype | None:
     """Return the type to compute in where it is not fp32."""
+    if name not in ("auto", "fp32", "bf16"):
+        raise RecipeError(f"precision = {name!r}{suggest(name, ('auto', 'fp32', 'bf16'))}")
     if name == "auto":
         name = "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
     return torch.bfloat16 if name == "bf16" else None

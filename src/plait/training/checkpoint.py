@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,22 +35,41 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; flush it and put it in place when all went well."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _disk_full(path) from error
-        raise
-    except SafetensorError as error:  # the writer wraps what the system said
-        if "No space left" in str(error) or "os error 28" in str(error):
-            raise _disk_full(path) from error
-        raise
+        with disk_full_told(path):
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _sync_folder(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a process killed while writing left behind; no other may be writing."""
+    # Ours end in .tmp; the safetensors library's own begin with it.
+    for pattern in (".*.tmp", ".tmp*"):
+        for left in folder.glob(pattern):
+            with suppress(OSError):
+                left.unlink()
+
+
+@contextmanager
+def disk_full_told(path: Path) -> Iterator[None]:
+    """Turn the system's word for a full disk into a sentence about the file being written."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:  # the latter wraps what the system said
+        number = error.errno if isinstance(error, OSError) else _errno_in(str(error))
+        if number in (errno.ENOSPC, errno.EDQUOT):
+            raise _disk_full(path) from error
+        raise
+
+
+def _errno_in(message: str) -> int | None:
+    found = re.search(r"\(os error (\d+)\)", message)
+    return int(found[1]) if found else None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -83,7 +103,7 @@ def save_weights(path: Path, model: MultitaskModel) -> None:
 def load_weights(path: Path, model: MultitaskModel) -> None:
     """Read the model back."""
     with _open(path) as file:
-        model.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        _load_model(path, model, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
 
 def save_checkpoint(
@@ -104,7 +124,7 @@ def load_state(path: Path) -> TrainState:
     with _open(path) as file:
         try:
             return TrainState.from_json(json.loads(file.metadata()["state"]))
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RunError(f"{path} is not a checkpoint this version can read") from error
 
 
@@ -119,7 +139,7 @@ def load_checkpoint(
             for name in names
             if name.startswith("model.")
         }
-        model.load_state_dict(weights)
+        _load_model(path, model, weights)
         if optimizer is None:
             return
         for name, parameter in model.named_parameters():
@@ -135,6 +155,14 @@ def load_checkpoint(
                 }
 
 
+def _load_model(path: Path, model: MultitaskModel, weights: dict[str, Tensor]) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:  # a list of every tensor that is missing or of another shape
+        reason = str(error).splitlines()[-1].strip()
+        raise RunError(f"{path} does not fit the model its recipe makes: {reason}") from error
+
+
 def _optimizer_tensors(
     model: MultitaskModel, optimizer: torch.optim.Optimizer
 ) -> dict[str, Tensor]:
@@ -147,11 +175,14 @@ def _optimizer_tensors(
 
 def _save(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
     with atomic_path(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         save_file(
             {name: tensor.detach().contiguous() for name, tensor in tensors.items()},
             temporary,
             metadata=metadata,
         )
+        temporary.chmod(mode)  # the library makes files that nobody but their owner may read
 
 
 @contextmanager

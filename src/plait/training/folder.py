@@ -16,16 +16,16 @@ from __future__ import annotations
 import json
 import os
 import platform
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
 
 from plait import __version__
 from plait.config import RunConfig, differences, read_recipe, to_toml
 from plait.errors import RunError
-from plait.training.checkpoint import write_text
+from plait.training.checkpoint import atomic_path, remove_leftovers, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +75,16 @@ class RunFolder:
         """What the run was made with."""
         return self.path / "run.json"
 
+    @property
+    def log(self) -> Path:
+        """Losses and scores over time."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that trains here."""
+        return self.path / ".lock"
+
     def read_config(self) -> RunConfig:
         """Read the resolved recipe back."""
         if not self.recipe.is_file():
@@ -98,12 +108,11 @@ def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -
     `command` is what goes on with the run, for the error that an existing folder gives.
     """
     folder = RunFolder(path)
+    if _is_stillborn(folder):
+        return folder
     if not resume:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunError(
-                f"{path} exists already and is not overwritten; go on there with "
-                f"`{command}`, or choose another --out"
-            )
+            raise _exists(path, command)
         return folder
     if not path.is_dir():
         raise RunError(f"there is no run at {path} to resume; leave out --resume to start one")
@@ -117,35 +126,56 @@ def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -
     return folder
 
 
+def _is_stillborn(folder: RunFolder) -> bool:
+    """Say whether a run ended, killed or out of room, before it wrote its recipe."""
+    if folder.recipe.exists() or not folder.lock.exists():
+        return False
+    return all(item.name.startswith(".") for item in folder.path.iterdir())
+
+
+def _exists(path: Path, command: str) -> RunError:
+    return RunError(
+        f"{path} exists already and is not overwritten; go on there with "
+        f"`{command}`, or choose another --out"
+    )
+
+
 @contextmanager
-def opened(folder: RunFolder, config: RunConfig) -> Iterator[None]:
+def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) -> Iterator[None]:
     """Make the folder if it is new, and keep a second process from training in it."""
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        file = folder.lock.open("w")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunError(f"cannot write in {folder.path}: {reason}; choose another --out") from error
+    with file:
+        _lock(file, folder)
+        if folder.recipe.exists() and not resume:  # another process was quicker
+            raise _exists(folder.path, command)
+        remove_leftovers(folder.path)
         if not folder.recipe.exists():
             write_text(folder.recipe, to_toml(config))
         yield
 
 
-@contextmanager
-def _locked(folder: RunFolder) -> Iterator[None]:
+def _lock(file: IO[str], folder: RunFolder) -> None:
     if os.name != "posix":  # no such lock elsewhere
-        yield
         return
     import fcntl
 
-    with (folder.path / ".lock").open("w") as file:
+    with suppress(OSError):  # some network drives have no locks, either
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise RunError(f"{folder.path} is being trained by another process") from error
-        yield
 
 
 def write_parts(folder: RunFolder, parts: Parts, data: dict[str, Any]) -> None:
     """Write what predicting anywhere needs besides weights, and what the run was made with."""
     write_text(folder.encoder, json.dumps(parts.model.encoder.config, indent=1))
-    parts.tokenizer.save(folder.tokenizer)
+    with atomic_path(folder.tokenizer) as temporary:
+        parts.tokenizer.save(temporary)
     info = {
         "plait": __version__,
         "python": platform.python_version(),

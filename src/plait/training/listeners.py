@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from plait.registry import Registry
@@ -66,18 +67,17 @@ LISTENERS: Registry[Listener] = Registry("listener", "hears of losses and scores
 class MetricsLog(Listener):
     """metrics.jsonl in the run's folder: one JSON object a line, losses and scores alike."""
 
-    def __init__(self, lines: int):
-        self.lines = lines
+    def __init__(self) -> None:
+        self.lines = 0
         """Lines that belong to what is saved; what a killed run wrote after that is dropped."""
         self._conflicts: Conflicts = {}
 
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:  # noqa: ARG002
         """Open the log, cut to the lines that count."""
-        path = folder / "metrics.jsonl"
-        kept = path.read_bytes().splitlines(keepends=True)[: self.lines] if path.exists() else []
-        self._file = path.open("wb")
-        self._file.writelines(kept)
-        self._file.flush()
+        self._file = (folder / "metrics.jsonl").open("ab+")
+        self._file.seek(0)
+        self.lines = sum(1 for _ in islice(iter(self._file.readline, b""), self.lines))
+        self._file.truncate(self._file.tell())
 
     def conflicts(self, record: StepRecord, conflicts: Conflicts) -> None:  # noqa: ARG002
         """Keep them for the line of losses that follows."""
@@ -91,7 +91,7 @@ class MetricsLog(Listener):
             "stage": record.stage,
             "epoch": record.epoch,
             "rate": record.rate,
-            "losses": losses,
+            "losses": {k: v if math.isfinite(v) else None for k, v in losses.items()},
         }
         if self._conflicts:
             line["conflicts"] = {
@@ -135,7 +135,9 @@ class TensorBoard(Listener):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             return
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        # Scores of step 0 come anew where nothing was saved yet.
+        hidden = step + 1 if step else 0
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=hidden)
 
     def conflicts(self, record: StepRecord, conflicts: Conflicts) -> None:
         """Add both figures of every pair."""
@@ -150,6 +152,7 @@ class TensorBoard(Listener):
             for task, loss in losses.items():
                 self._writer.add_scalar(f"loss/{task}", loss, record.total_steps)
             self._writer.add_scalar("rate", record.rate, record.total_steps)
+            self._writer.flush()  # or a kill would lose what a checkpoint counts as told
 
     def scores(self, step: int, split: str, scores: Scores) -> None:
         """Add every figure."""
@@ -160,6 +163,7 @@ class TensorBoard(Listener):
                         self._writer.add_scalar(f"{split}/{name}/{metric}", value, step)
             for key, value in scores.summary.items():
                 self._writer.add_scalar(f"{split}/{key}", value, step)
+            self._writer.flush()
 
     def close(self) -> None:
         """Close the event file."""

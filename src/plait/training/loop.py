@@ -65,6 +65,8 @@ class TrainState:
     """Time spent training, over all sittings."""
     conflicts: dict[str, list[float]] = field(default_factory=dict)
     """Each pair of tasks' cosines since the last line of the log."""
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    """Each task's losses since the last line of the log."""
     log_lines: int = 0
     """Lines of the log that belong to what is saved."""
     finished: bool = False

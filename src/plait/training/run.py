@@ -9,7 +9,7 @@ import json
 import signal
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ import torch
 from plait.data import shared_examples
 from plait.errors import DeviceMemoryError, Interrupted, RunError
 from plait.evaluate import Scorer, Scores, score_baseline
-from plait.training.build import Parts, build, build_stage, load_data
+from plait.training.build import Parts, build, build_stage, check_stages, load_data
 from plait.training.checkpoint import (
+    disk_full_told,
     load_checkpoint,
     load_state,
     load_weights,
@@ -66,20 +67,23 @@ def train(
     `data` stands in for the recipe's data root; `command` is how the user would resume.
     """
     folder = check_folder(Path(out), config, resume=resume, command=command)
+    if _read_state(folder).finished:
+        return Outcome(folder.path, folder.read_json(folder.scores))
     parts = build(config)
     own = [LISTENERS.build(table, f"listeners.{i}") for i, table in enumerate(config.listeners)]
     session = _Session(parts, folder, [*listeners, *own], command)
-    # Until the data is known to be good, nothing is written that a second try would trip over.
-    datasets = session.read(data)
-    with opened(folder, config):
-        state = load_state(folder.checkpoint) if folder.checkpoint.exists() else TrainState()
-        if state.finished:
-            return Outcome(folder.path, folder.read_json(folder.scores))
-        try:
-            return session.run(datasets, state)
-        finally:
-            for listener in session.listeners:
-                listener.close()
+    with disk_full_told(folder.log), ExitStack() as closing:
+        for listener in session.listeners:
+            closing.callback(listener.close)
+        # Until the data is known to be good, nothing is written that a second try would trip over.
+        datasets = session.read(data)
+        check_stages(parts, datasets["train"])
+        with opened(folder, config, resume=resume, command=command):
+            return session.run(datasets, _read_state(folder))
+
+
+def _read_state(folder: RunFolder) -> TrainState:
+    return load_state(folder.checkpoint) if folder.checkpoint.exists() else TrainState()
 
 
 class _Session:
@@ -93,11 +97,10 @@ class _Session:
         command: str,
     ):
         self.parts, self.config, self.folder = parts, parts.config, folder
-        self.listeners, self.command = listeners, command
+        self.log = MetricsLog()
+        self.listeners, self.command = [self.log, *listeners], command
         self.state = TrainState()
         self.interrupted = threading.Event()
-        self.sums = _LossSums()
-        self.clock = time.monotonic()
         self.best_scores: Scores | None = None
         """Those of the best model on all of dev, where this sitting has them."""
         self.scorer = Scorer(
@@ -113,16 +116,16 @@ class _Session:
             getattr(listener, event)(*args)
 
     def run(self, data: Data, state: TrainState) -> Outcome:
-        self.state = state
+        self.state, self.log.lines = state, state.log_lines
+        self.sums = _LossSums(state.losses, self.parts.device)
         self.conflicts = ConflictSums(self.config.tasks, state.conflicts, self.parts.device)
-        self.log = MetricsLog(state.log_lines)
-        self.listeners = [self.log, *self.listeners]
+        self.clock = time.monotonic()
         self._describe(data)
         plain = self.config.model_dump(mode="json")
         self.tell("start", self.folder.path, plain, self.state.total_steps)
         baseline = score_baseline(self.parts.tasks, data["train"], data["dev"])
         with self._catch_interrupt():
-            if self.config.score_first and not self.state.total_steps:
+            if self.config.score_first and data["dev"] and not self.state.total_steps:
                 self._hear_scores({"dev": self.scorer.score(data["dev"])})
             for index in range(self.state.stage, len(self.config.stages)):
                 self._train_stage(index, data)
@@ -163,13 +166,19 @@ class _Session:
         }
         if self.folder.checkpoint.exists():
             before = self.folder.read_json(self.folder.info)
-            if before["data"] != facts:
+            shape = self.folder.read_json(self.folder.encoder)
+            for split, name in ((s, n) for s in facts for n in facts[s]):
+                if before["data"][split].get(name) != facts[split][name]:
+                    raise RunError(
+                        f"the {split} data of {name} changed since {self.folder.path} was "
+                        "started; bring it back as it was, or train under another --out"
+                    )
+            same = before["encoder"]["sha256"] == self.parts.encoder["sha256"]
+            if not same or shape != self.parts.model.encoder.config:
                 raise RunError(
-                    f"the data changed since {self.folder.path} was started; "
+                    f"the encoder changed since {self.folder.path} was started; "
                     "bring it back as it was, or train under another --out"
                 )
-            if before["encoder"]["sha256"] != self.parts.encoder["sha256"]:
-                raise RunError(f"the encoder changed since {self.folder.path} was started")
         else:
             write_parts(self.folder, self.parts, facts)
 
@@ -191,11 +200,11 @@ class _Session:
         except RuntimeError as error:
             if not _is_memory(error):
                 raise
-            raise _explain_memory(stage, self.command) from error
+            raise _explain_memory(self.config, stage, self.command) from error
         state.next_stage()
         if state.stage < len(self.config.stages):
             self._save(None)
-        elif not self.folder.weights.exists():  # no dev set chose a best one
+        elif state.best is None:  # no dev set chose a best one
             save_weights(self.folder.weights, parts.model)
 
     def _evaluation(self, stage: Stage, data: Data) -> Callable[[], dict[str, Scores]] | None:
@@ -286,7 +295,7 @@ class _Session:
         self.state.seconds += now - self.clock
         self.clock = now
         self.log.flush()
-        self.state.log_lines = self.log.lines
+        self.state.log_lines, self.state.losses = self.log.lines, self.sums.to_json()
         self.state.conflicts = self.conflicts.to_json()
         optimizer = None if stage is None else stage.step.optimizer
         save_checkpoint(self.folder.checkpoint, self.parts.model, optimizer, self.state)
@@ -323,7 +332,8 @@ class _Session:
         def ask(number: int, _: object) -> None:
             self.interrupted.set()
             signal.signal(number, previous[number])
-            self.tell("note", "stopping after this update, to save it; once more stops at once")
+            with suppress(RuntimeError):  # the signal may have cut into a print of the same stream
+                self.tell("note", "stopping after this update, to save it; once more stops at once")
 
         previous: dict[int, Any] = {}
         for wanted in (signal.SIGINT, signal.SIGTERM):
@@ -338,17 +348,20 @@ class _Session:
 class _LossSums:
     """Losses since the last line of the log, left on the device until they are wanted."""
 
-    def __init__(self) -> None:
-        self.losses: dict[str, list[torch.Tensor]] = {}
+    def __init__(self, before: Mapping[str, Sequence[float]], device: torch.device):
+        self.losses = {task: list(torch.tensor(v, device=device)) for task, v in before.items()}
 
     def add(self, record: StepRecord) -> None:
         for task, loss in record.result.losses.items():
-            self.losses.setdefault(task, []).append(loss)
+            self.losses.setdefault(task, []).append(loss.float())
 
     def take(self) -> dict[str, float]:
         means = {task: torch.stack(losses).mean() for task, losses in self.losses.items()}
         self.losses = {}
         return {task: float(mean) for task, mean in means.items()}
+
+    def to_json(self) -> dict[str, list[float]]:
+        return {task: torch.stack(losses).tolist() for task, losses in self.losses.items()}
 
 
 def _is_out(state: TrainState, rule: EarlyStopping, name: str) -> bool:
@@ -360,13 +373,17 @@ def _is_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
-def _explain_memory(stage: Stage, command: str) -> DeviceMemoryError:
-    size = max(stream.batch_size for stream in stage.streams.values())
-    hint = (
-        f"try -o train.batch_size={size // 2} -o train.accumulate={stage.config.accumulate * 2}"
-        if size > 1
-        else "try a smaller -o encoder.max_length"
-    )
+def _explain_memory(config: RunConfig, stage: Stage, command: str) -> DeviceMemoryError:
+    task, stream = max(stage.streams.items(), key=lambda item: item[1].batch_size)
+    size = stream.batch_size
+    if size == 1:
+        hint = f"try -o encoder.max_length={max(8, config.encoder.max_length // 2)}"
+    elif config.tasks[task].batch_size is not None:
+        hint = f"try -o tasks.{task}.batch_size={size // 2}"
+    else:
+        table = f"stage.{stage.name}" if stage.name in config.stage else "train"
+        more = stage.config.accumulate * 2
+        hint = f"try -o {table}.batch_size={size // 2} -o {table}.accumulate={more}"
     return DeviceMemoryError(
         f"out of memory at batch size {size}: {hint} (under a new --out; the last checkpoint "
         f"of this one stands: {command})"

@@ -1,0 +1,85 @@
+"""`plait evaluate`: tables, JSON, and splits that cannot be scored."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plait.cli.evaluate import _class_rows
+from plait.evaluate import score_task
+from plait.predict import Predictor
+from plait.types import TaskSpec
+
+
+def test_every_task_is_shown(plait, trained):
+    done = plait("evaluate", trained)
+    assert (done.code, done.err) == (0, "")
+    assert "mood, 18 dev rows" in done.out
+    assert "same, 16 dev rows" in done.out
+    assert "pearson" in done.out
+    assert "0 bad " in done.out
+    assert "  as 0  as 1  as 2" in done.out
+    assert done.out.splitlines()[-1].startswith("overall ")
+
+
+def test_json_is_what_the_predictor_says(plait, trained):
+    done = plait("evaluate", trained, "--json", "--split", "train", "--task", "mood")
+    assert (done.code, done.err) == (0, "")
+    values = json.loads(done.out)
+    assert (values.pop("run"), values.pop("split")) == (str(trained), "train")
+    scores = Predictor.load(trained).evaluate("train", tasks=["mood"])
+    assert values == json.loads(json.dumps(scores.to_json()))
+
+
+def test_files_elsewhere(plait, trained, tiny_recipe):
+    other = tiny_recipe("other", seed="another").parent
+    here, there = plait("evaluate", trained), plait("evaluate", trained, "--data", other)
+    assert there.code == 0
+    assert here.out != there.out
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--split", "test"], "mood-test.csv has no column 'label', so task 'mood' cannot be"),
+        (["--split", "test"], "`plait submit` writes answers"),
+        (["--split", "test", "--task", "same"], "names no test files for same"),
+        (["--task", "mod"], "has no task 'mod'; did you mean 'mood'?"),
+        (["--data", "nowhere"], "no data folder nowhere"),
+        (["--device", "abacus"], "device = 'abacus' cannot be used here"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(plait, trained, args, told):
+    done = plait("evaluate", trained, *args)
+    assert done.code == 2
+    assert told in done.complaint()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict", "submit"])
+def test_what_is_no_run_is_told(plait, tmp_path, command):
+    done = plait(command, tmp_path / "nowhere")
+    assert (done.code, done.complaint()) == (2, f"there is no run at {tmp_path / 'nowhere'}")
+    assert "is not a run" in plait(command, tmp_path).complaint()
+
+
+def test_long_work_is_told_while_it_goes_on(plait, trained, monkeypatch):
+    monkeypatch.setattr("plait.cli.display.PLAIN_SECONDS", -1)
+    err = plait("evaluate", trained).err
+    assert "scoring mood: 18/18\n" in err
+    assert "reading mood dev: 100%\n" in err
+
+
+def table(labels):
+    spec = TaskSpec(kind="classes", labels=labels, text=("text",))
+    chances = [[float(i == j) for j in range(len(labels))] for i in range(len(labels))]
+    return _class_rows(score_task(spec, list(range(len(labels))), chances))
+
+
+def test_long_labels_are_cut_and_many_classes_are_not_crossed():
+    rows = table(("x" * 100, "y"))
+    assert rows[1][0] == "0 " + "x" * 31 + "…"
+    assert len(rows[0]) == 5 + 2
+    many = table(tuple(f"class {i}" for i in range(30)))
+    assert {len(row) for row in many} == {5}
+    assert len(many) == 31

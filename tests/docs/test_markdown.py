@@ -1,0 +1,232 @@
+"""What the pages show is true: links, recipes, commands, names, code."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+from doc_blocks import (
+    PAGES,
+    ROOT,
+    Block,
+    Command,
+    anchors,
+    every_block,
+    links,
+    name_of,
+    plait_commands,
+    prose,
+    read_blocks,
+)
+
+import plait
+from plait.cli import app
+from plait.config import list_recipes, read_recipe
+from plait.registry import FAMILIES
+from plait.training.build import build_tasks, check_parts
+
+COMMANDS = typer.main.get_command(app).commands
+SHOWN = [command for block in every_block("console") for command in plait_commands(block)]
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+
+
+# --- links and words ---------------------------------------------------------------------
+
+
+@each_page
+def test_links_resolve(page):
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        assert target.is_relative_to(ROOT), f"{link} leads out of the repository"
+        if anchor:
+            assert anchor in anchors(target), f"{link}: there is no such heading"
+
+
+def test_every_page_can_be_reached():
+    seen, left = set(), [ROOT / "README.md"]
+    while left:
+        page = left.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        inside = [link.partition("#")[0] for link in links(page) if not link.startswith("http")]
+        left += [(page.parent / path).resolve() for path in inside if path]
+    unreached = [name_of(p) for p in PAGES if p not in seen and "sample" not in p.parts]
+    assert unreached == []
+
+
+BANNED = re.compile(
+    r"/work\b|/tmp/|/root\b|/home/|\bTODO\b|\bFIXME\b|\bXXX\b|pypi\.|pythonhosted|index-url",
+    re.IGNORECASE,
+)
+
+
+@each_page
+def test_no_banned_words(page):
+    assert BANNED.findall(page.read_text(encoding="utf-8")) == []
+
+
+@each_page
+def test_lines_are_not_endless(page):
+    """Tables and blocks may be; prose may not."""
+    if "reference" not in page.parts:
+        long = [line for line in prose(page).splitlines() if len(line) > 110 and line[0] != "|"]
+        assert long == []
+
+
+# --- nothing is left out -----------------------------------------------------------------
+
+
+def test_the_readme_has_every_command():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"\n| `plait {name}" not in text] == []
+
+
+def test_the_changelog_has_this_version():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## [{plait.__version__}]" in text
+
+
+def test_every_variable_of_the_environment_is_explained():
+    sources = [p.read_text(encoding="utf-8") for p in (ROOT / "src").rglob("*.py")]
+    used = {name for text in sources for name in re.findall(r"PLAIT_[A-Z]+", text)}
+    pages = "".join(prose(page) for page in PAGES if "reference" not in page.parts)
+    assert used
+    assert {name for name in used if name not in pages} == set()
+
+
+def test_the_readme_shows_every_file_of_a_run():
+    drawn = (ROOT / "src/plait/training/folder.py").read_text(encoding="utf-8")
+    files = re.findall(r"^([a-z]+(?:\.\w+|/))", drawn.split('"""')[1], flags=re.M)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(files) > 7
+    assert [
+        name for name in files if f"\n  {name} " not in text and f"\n  {name}\n" not in text
+    ] == []
+
+
+def test_the_readme_draws_every_room():
+    rooms = [
+        p.name + ("/" if p.is_dir() else "")
+        for p in (ROOT / "src" / "plait").iterdir()
+        if not p.name.startswith("__") and p.name != "py.typed"
+    ]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(rooms) > 10
+    assert [room for room in rooms if f"\n  {room} " not in text] == []
+
+
+# --- commands ----------------------------------------------------------------------------
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command line as plait does, without running it."""
+    name, *rest = words
+    assert name in COMMANDS, f"there is no command {name!r}"
+    COMMANDS[name].make_context(name, rest)
+
+
+def test_there_are_commands_to_look_at():
+    assert len(SHOWN) > 20
+    assert {command.words[0] for command in SHOWN} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", SHOWN, ids=str)
+def test_commands_in_blocks_parse(command: Command):
+    parse(list(command.words))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_in_help_parse(name):
+    import shlex
+
+    example = COMMANDS[name].epilog.removeprefix("Example: plait ")
+    assert example.startswith(name)
+    parse(shlex.split(example))
+
+
+@each_page
+def test_commands_in_sentences_exist(page):
+    for name, rest in re.findall(r"`plait\s+([a-z]+)([^`]*)`", prose(page)):
+        assert name in COMMANDS, f"`plait {name}`"
+        known = {option for p in COMMANDS[name].params for option in p.opts} | {"--help"}
+        wrong = set(re.findall(r"(?<=\s)--?[a-z]+", rest)) - known
+        assert not wrong, f"`plait {name}{rest}`"
+
+
+@each_page
+def test_make_targets_exist(page):
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    text = prose(page) + "".join(block.text for block in read_blocks(page, "console", ""))
+    named = re.findall(r"(?:`|^\$ |^)make ([a-z-]+)", text, flags=re.M)
+    assert set(named) - set(targets) == set()
+
+
+def test_a_wrong_command_is_seen():
+    for words in (
+        ["trian"],
+        ["train"],
+        ["train", "demo", "--nope"],
+        ["evaluate", "r", "--split=x"],
+    ):
+        with pytest.raises((AssertionError, typer.BadParameter.__mro__[2])):
+            parse(words)
+
+
+# --- code --------------------------------------------------------------------------------
+
+
+def change_of_demo(text: str) -> str:
+    """Make a whole recipe of a fragment: what it changes in the demo."""
+    own = tomllib.loads(text)
+    lines = [f"{key} = {json.dumps(value)}" for key, value in (("extends", "demo"), ("name", "x"))]
+    return "\n".join([line for line in lines if line.split()[0] not in own] + [text])
+
+
+@pytest.fixture
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what plugins registered."""
+    for family in FAMILIES.values():
+        monkeypatch.setattr(family, "_parts", dict(family._parts))
+
+
+@pytest.mark.usefixtures("_own_registry")
+@pytest.mark.parametrize("block", every_block("toml"), ids=str)
+def test_recipes_are_valid(block: Block, tmp_path: Path):
+    """A block with tasks of its own is a recipe; any other must be a change of the demo."""
+    tasks = tomllib.loads(block.text).get("tasks", {})
+    whole = bool(tasks) and all("kind" in task for task in tasks.values())
+    for piece in read_blocks(block.page, "python"):  # plugins that the block may name
+        if piece.file:
+            with (tmp_path / piece.file).open("a", encoding="utf-8") as file:
+                file.write(piece.text)
+    path = tmp_path / "recipe.toml"
+    path.write_text(block.text if whole else change_of_demo(block.text), encoding="utf-8")
+    config = read_recipe(path)
+    check_parts(config)
+    build_tasks(config)
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_packaged_recipes_say_what_they_are(name):
+    assert list_recipes()[name].get("about")
+
+
+@pytest.mark.parametrize("block", every_block("python"), ids=str)
+def test_python_compiles(block: Block):
+    compile(block.text, str(block), "exec")
+
+
+@pytest.mark.parametrize("block", every_block("json"), ids=str)
+def test_json_parses(block: Block):
+    for line in block.text.splitlines():
+        json.loads(line)

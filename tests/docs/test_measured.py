@@ -1,0 +1,40 @@
+"""The page of measured figures says what the files of results say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from doc_blocks import ROOT
+
+PAGE = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+COURSE = sorted((ROOT / "results" / "course").glob("*.json"))
+
+
+def short(figure: float) -> str:
+    return f"{figure:.3f}".removeprefix("0")
+
+
+def test_there_are_results():
+    assert COURSE
+
+
+@pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)
+def test_a_run_on_the_course_data(path: Path):
+    run = json.loads(path.read_text(encoding="utf-8"))
+    line = next(line for line in PAGE.splitlines() if line.startswith(f"| `{path.stem}` |"))
+    figures = [*run["dev"]["primary"].values()]
+    figures += [run["dev"]["summary"][name] for name in ("overall", "mean")]
+    shown = [cell.strip() for cell in line.strip("|").split("|")][2:]
+    assert shown == [f"{run['steps']:,}", f"{run['seconds']:.0f}", *map(short, figures)]
+    assert f"seed {run['seed']}" in PAGE
+    assert run["hardware"] in PAGE
+
+
+def test_tokenising():
+    numbers = json.loads((ROOT / "results" / "tokenise.json").read_text(encoding="utf-8"))
+    first, second = numbers["first_peak_mib"], numbers["second_peak_mib"]
+    assert f"| seconds | {numbers['first_start_s']:.0f} | {numbers['second_start_s']:.2f} |" in PAGE
+    assert f"| peak memory, MiB | {first} | {second} |" in PAGE
+    assert f"{numbers['imports_mib']} MiB are there once the imports are done" in PAGE

@@ -1,0 +1,160 @@
+"""The pages that tell a story are lived through, with an encoder small enough for a test."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from doc_blocks import ROOT, Command, plait_commands, read_blocks
+
+import plait
+from plait.cli import main
+from plait.model.sources import PACKAGE
+from plait.registry import FAMILIES
+
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+OWN_PART = ROOT / "docs" / "how-to" / "own-part.md"
+FOLLOW = ROOT / "docs" / "how-to" / "follow-a-run.md"
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder, and forget what plugins registered."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("PLAIT_DATA", raising=False)
+    for family in FAMILIES.values():
+        monkeypatch.setattr(family, "_parts", dict(family._parts))
+
+
+class Walk:
+    """Goes through a page: writes its files, runs its commands, executes its Python."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], encoder: Path | None):
+        self.capsys = capsys
+        small = [f"encoder.source={str(encoder)!r}", "encoder.max_length=32"]
+        self.overrides = [word for key in small for word in ("-o", key)] if encoder else []
+
+    def run(self, page: Path) -> None:
+        """Do everything the page says, in order."""
+        for block in read_blocks(page):
+            if block.file:
+                with Path(block.file).open("a", encoding="utf-8") as file:
+                    file.write(block.text)
+            elif block.language == "console":
+                for command in plait_commands(block):
+                    self.type(command)
+            elif block.language == "python":
+                exec(compile(block.text, str(block), "exec"), {})
+
+    def type(self, command: Command) -> None:
+        """Run one command; one that the page shows failing must fail in the same words."""
+        extra = self.overrides if command.words[0] == "train" else []
+        with pytest.raises(SystemExit) as ended:
+            main([*command.words, *extra])
+        said = self.capsys.readouterr()
+        if command.shown.startswith("plait: "):
+            assert ended.value.code == 2, command
+            assert said.err == command.shown
+        else:
+            assert ended.value.code == 0, f"{command}: {said.err}"
+
+
+@pytest.fixture
+def walk(capsys: pytest.CaptureFixture[str], tiny_encoder: Path) -> Walk:
+    """A walk with the tiny encoder."""
+    return Walk(capsys, tiny_encoder)
+
+
+def test_the_tutorial(walk):
+    walk.run(TUTORIAL)
+    assert Path("answers.csv").read_text().startswith("id,text,topic,topic_label,topic_confidence")
+    assert sorted(p.name for p in Path("runs").iterdir()) == ["shop", "surgery"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec(PACKAGE) is None, reason="the packaged encoder is not installed")
+def test_the_tutorial_with_the_packaged_encoder(capsys):
+    Walk(capsys, None).run(TUTORIAL)
+    scores = plait.load("runs/shop").evaluate("dev")
+    assert scores.primary["topic"] > 0.5  # chance is .333
+
+
+def test_parts_of_your_own(walk):
+    walk.run(OWN_PART)
+    lines = Path("runs/mine/overall.csv").read_text().splitlines()
+    assert [line.split(",")[:2] for line in lines] == [["0", "dev"], ["20", "dev"], ["40", "dev"]]
+
+
+def test_the_recipe_of_the_readme(walk):
+    """It names the tutorial's files."""
+    Path("my-folder").mkdir()
+    for block in read_blocks(TUTORIAL, "csv"):
+        if block.file:
+            Path("my-folder", block.file).write_text(block.text, encoding="utf-8")
+    begun = False
+    for block in read_blocks(ROOT / "README.md"):
+        if block.file == "mine.toml":
+            Path(block.file).write_text(block.text, encoding="utf-8")
+            begun = True
+        elif begun and block.language == "console":
+            for command in plait_commands(block):
+                walk.type(command)
+    assert begun
+    assert plait.load("runs/mine").predict("topic", ["The box never came."])[0].label
+
+
+# --- listeners for other services --------------------------------------------------------
+
+
+def record(calls: list[tuple[str, Any]], name: str) -> Any:
+    """Make a function that only remembers what it was called with."""
+
+    def call(*args: Any, **options: Any) -> SimpleNamespace:
+        calls.append((name, args or options))
+        return SimpleNamespace(log=record(calls, "log"), finish=record(calls, "finish"))
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "functions", "ends"),
+    [
+        (
+            "mlflow",
+            ["set_experiment", "start_run", "log_params", "log_metric", "log_artifact", "end_run"],
+            ["log_artifact", "end_run"],
+        ),
+        ("wandb", ["init"], ["log", "finish"]),
+    ],
+)
+def test_listeners_for_other_services(name, functions, ends, tiny_recipe, monkeypatch):
+    calls: list[tuple[str, Any]] = []
+    stand_in = SimpleNamespace(**{f: record(calls, f) for f in functions})
+    monkeypatch.setitem(sys.modules, name, stand_in)
+    recipe = tiny_recipe()
+    for block in read_blocks(FOLLOW, "python"):
+        if block.file:
+            (recipe.parent / block.file).write_text(block.text, encoding="utf-8")
+    text = recipe.read_text(encoding="utf-8").replace("listeners = []", "")
+    chosen = f'plugins = ["{name}_listener.py"]\nlisteners = ["{name}"]\n'
+    recipe.write_text(chosen + text, encoding="utf-8")
+    plait.train(plait.read_recipe(recipe), "run")
+    assert {called for called, _ in calls} >= set(functions)
+    assert [called for called, _ in calls][-2:] == ends
+    told = " ".join(str(given) for _, given in calls)
+    assert "loss/mood" in told
+    assert "dev/overall" in told
+
+
+def test_reading_the_log(tiny_recipe, capsys):
+    plait.train(plait.read_recipe(tiny_recipe()), "runs/demo")
+    code = next(b for b in read_blocks(FOLLOW, "python") if not b.file)
+    exec(compile(code.text, str(code), "exec"), {})
+    printed = capsys.readouterr().out.split()
+    assert printed[::2] == ["12", "24"]

@@ -1,0 +1,354 @@
+"""Files are written whole or not at all, and what was saved comes back exactly."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from plait.config import StageConfig
+from plait.errors import DiskFullError, RunError
+from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.training import checkpoint
+from plait.training.checkpoint import (
+    atomic_path,
+    load_checkpoint,
+    load_state,
+    load_weights,
+    remove_leftovers,
+    save_checkpoint,
+    save_weights,
+    write_text,
+)
+from plait.training.loop import Cursor, TrainState
+from plait.training.optimizer import build_optimizer, freeze, set_rate
+
+RUST_FULL = "Error while serializing: I/O error: No space left on device (os error 28)"
+
+
+# --- one file ----------------------------------------------------------------------------
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    for text in ("first", "sécond\n"):
+        write_text(path, text)
+        assert path.read_text(encoding="utf-8") == text
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_old_file_stands_until_the_new_one_is_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with atomic_path(path) as temporary:
+        temporary.write_text("new")
+        assert temporary.parent == path.parent  # or the rename would be a copy
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def write_half(path: Path, error: BaseException) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise error
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), OSError(5, "I/O error")])
+def test_a_failure_leaves_the_old_file_and_no_other(tmp_path, error):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(type(error)):
+        write_half(path, error)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_data_is_on_disk_before_the_name_is(tmp_path, monkeypatch):
+    calls = []
+    sync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append(os.fstat(fd).st_mode), sync(fd))[1])
+    monkeypatch.setattr(Path, "replace", lambda a, b: (calls.append("rename"), replace(a, b))[1])
+    write_text(tmp_path / "a.txt", "text")
+    kinds = [c if c == "rename" else "folder" if stat.S_ISDIR(c) else "file" for c in calls]
+    assert kinds == ["file", "rename", "folder"]
+
+
+# --- a full disk -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
+        SafetensorError(RUST_FULL),
+        SafetensorError(f"I/O error: Disk quota exceeded (os error {errno.EDQUOT})"),
+    ],
+)
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_full_disk_is_told_in_one_sentence(tmp_path, error, existed):
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    path.parent.mkdir()
+    if existed:
+        path.write_text("old")
+    with pytest.raises(DiskFullError) as caught:
+        write_half(path, error)
+    kept = "what was saved before is whole" if existed else "nothing was written"
+    assert str(caught.value) == (
+        f"the disk is full: {path} could not be written; {kept}. "
+        f"Free some room, then go on with --out {path.parent} --resume"
+    )
+    assert caught.value.exit_code == 1
+    assert [p.read_text() for p in path.parent.iterdir()] == (["old"] if existed else [])
+
+
+@pytest.mark.parametrize(
+    "error", [SafetensorError("I/O error: Permission denied (os error 13)"), OSError(13, "no")]
+)
+def test_other_errors_of_writing_are_left_alone(tmp_path, error):
+    with pytest.raises(type(error)):
+        write_half(tmp_path / "a", error)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_what_the_system_says_of_a_full_disk(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    (tmp_path / f".a.txt.{os.getpid()}.tmp").symlink_to("/dev/full")
+    with pytest.raises(DiskFullError):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def fill_disk(monkeypatch, suffix: str, writes: int) -> None:
+    """Let the first writes of a file succeed, and the disk be full after."""
+    done = []
+
+    def save(tensors, path, metadata):
+        if suffix in str(path):
+            done.append(path)
+            if len(done) > writes:
+                Path(path).write_bytes(b"half")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save_file(tensors, path, metadata=metadata)
+
+    monkeypatch.setattr(checkpoint, "save_file", save)
+
+
+@pytest.mark.parametrize(
+    ("file", "writes", "place"), [("checkpoint", 0, None), ("checkpoint", 3, 9), ("model", 0, 9)]
+)
+def test_a_run_goes_on_once_there_is_room(runs, monkeypatch, file, writes, place):
+    with monkeypatch.context() as patch:
+        fill_disk(patch, file, writes)
+        with pytest.raises(DiskFullError, match="Free some room"):
+            runs.train("a", "save_every=3")
+    path = runs.folder / "a" / "checkpoint.safetensors"
+    assert path.exists() == (place is not None)
+    assert place is None or load_state(path).total_steps == place
+    runs.train("a", "save_every=3", resume=True)
+    runs.train("b", "save_every=3")
+    runs.check_equal("a", "b")  # the files' names, too: nothing half-written is left
+
+
+@pytest.mark.parametrize("name", ["recipe.toml", "tokenizer.json", "run.json", "scores.json"])
+def test_room_may_end_anywhere(runs, monkeypatch, name):
+    write = Path.write_text
+
+    def full(self, *args, **kwargs):
+        if f".{name}." in self.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(DiskFullError, match=name):
+            runs.train("a")
+    runs.train("a", resume=True)
+    runs.train("b")
+    runs.check_equal("a", "b")
+
+
+# --- what a killed process leaves --------------------------------------------------------
+
+
+def test_leftovers_are_removed_and_nothing_else(tmp_path):
+    ours = [".model.safetensors.77.tmp", ".tmpAb3xYz"]
+    others = ["model.safetensors", "notes.tmp", ".lock", "tmp", ".hidden"]
+    for name in [*ours, *others]:
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == set(others)
+
+
+def test_a_resumed_run_removes_leftovers(runs):
+    with pytest.raises(runs.Crash):
+        runs.train("a", "save_every=2", listeners=[runs.CrashAfter(5)])
+    for name in (".checkpoint.safetensors.1.tmp", ".tmpAb3xYz"):
+        (runs.folder / "a" / name).write_bytes(b"half")
+    runs.train("a", "save_every=2", resume=True)
+    runs.train("b", "save_every=2")
+    runs.check_equal("a", "b")
+
+
+# --- weights and checkpoints -------------------------------------------------------------
+
+
+def assert_same_model(one, other) -> None:
+    a, b = one.state_dict(), other.state_dict()
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_weights_come_back(tmp_path, tiny_model):
+    model, other = tiny_model(seed=1), tiny_model(seed=2)
+    save_weights(tmp_path / "m.safetensors", model)
+    load_weights(tmp_path / "m.safetensors", other)
+    assert_same_model(model, other)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
+def test_a_model_can_be_read_by_those_who_may_read_the_rest(tmp_path, tiny_model):
+    before = os.umask(0o027)
+    try:
+        save_weights(tmp_path / "m.safetensors", tiny_model())
+        write_text(tmp_path / "a.txt", "text")
+    finally:
+        os.umask(before)
+    modes = {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
+    assert modes == {0o640}
+
+
+STATE = TrainState(
+    stage=1,
+    epoch=2,
+    turn=3,
+    step=4,
+    total_steps=50,
+    cursors={"mood": Cursor(1, 2)},
+    stopped=["near"],
+    best=0.1 + 0.2,
+    best_step=40,
+    waits={"": 1, "mood": 0},
+    peaks={"": 1 / 3, "mood": -0.25},
+    seconds=12.5,
+    losses={"mood": [0.1, 1e-9]},
+    log_lines=17,
+)
+
+
+def make_optimizer(model, **settings):
+    stage = StageConfig(**settings)
+    freeze(model, stage)
+    return build_optimizer(model, stage)
+
+
+def update(model, optimizer, spec, batch, task: str = "mood") -> None:
+    loss = LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec)
+    optimizer.zero_grad(set_to_none=True)
+    loss(model(task, batch.tokens), batch.labels).backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("settings", [{}, {"freeze_layers": 1}, {"mode": "last-layer"}])
+def test_a_checkpoint_comes_back_and_trains_on_alike(
+    tmp_path, tiny_model, tiny_specs, tiny_batch, settings
+):
+    spec = tiny_specs["mood"]
+    model = tiny_model(seed=1)
+    optimizer = make_optimizer(model, lr=0.01, **settings)
+    set_rate(optimizer, 1.0)
+    for seed in range(3):
+        update(model, optimizer, spec, tiny_batch(spec, seed=seed))
+    path = tmp_path / "checkpoint.safetensors"
+    save_checkpoint(path, model, optimizer, STATE)
+    assert load_state(path) == STATE
+
+    other = tiny_model(seed=2)
+    others = make_optimizer(other, lr=0.01, **settings)
+    set_rate(others, 1.0)
+    load_checkpoint(path, other, others)
+    assert_same_model(model, other)
+    for (name, p), q in zip(model.named_parameters(), other.parameters(), strict=True):
+        a, b = optimizer.state.get(p, {}), others.state.get(q, {})
+        assert a.keys() == b.keys()
+        # A head of another task, and what is frozen, never moved.
+        moves = p.requires_grad and not name.startswith(("heads.task-same", "heads.task-near"))
+        assert set(a) == ({"step", "exp_avg", "exp_avg_sq"} if moves else set())
+        assert all(torch.equal(a[key], b[key]) for key in a)
+    for m, o in ((model, optimizer), (other, others)):
+        update(m, o, spec, tiny_batch(spec, seed=9))
+    assert_same_model(model, other)
+
+
+def test_a_checkpoint_between_stages_holds_no_moments(tmp_path, tiny_model):
+    path = tmp_path / "checkpoint.safetensors"
+    save_checkpoint(path, tiny_model(), None, TrainState(stage=1))
+    assert all(name.startswith("model.") for name in load_file(path))
+    load_checkpoint(path, tiny_model(seed=3), None)
+
+
+# --- damage ------------------------------------------------------------------------------
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"\xff" * 1000)
+
+
+def rewrite_state(path: Path, state: object) -> None:
+    save_file(load_file(path), path, metadata={"format": "pt", "state": json.dumps(state)})
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (cut, "is damaged: "),
+        (empty, "is damaged: "),
+        (garble, "is damaged: "),
+        (lambda p: save_file(load_file(p), p), "is not a checkpoint this version can read"),
+        (lambda p: rewrite_state(p, [1]), "is not a checkpoint this version can read"),
+        (lambda p: rewrite_state(p, {"cursors": []}), "is not a checkpoint this version can read"),
+        (
+            lambda p: rewrite_state(p, TrainState().to_json() | {"new": 1}),
+            "is not a checkpoint this version can read",
+        ),
+        (
+            lambda p: save_file(
+                {"model.x": torch.zeros(1)},
+                p,
+                metadata={"state": json.dumps(TrainState(step=2, total_steps=2).to_json())},
+            ),
+            "does not fit the model its recipe makes: ",
+        ),
+    ],
+)
+def test_a_damaged_checkpoint(runs, damage, sentence):
+    with pytest.raises(runs.Crash):
+        runs.train("a", "save_every=2", listeners=[runs.CrashAfter(5)])
+    path = runs.folder / "a" / "checkpoint.safetensors"
+    damage(path)
+    with pytest.raises(RunError) as caught:
+        runs.train("a", "save_every=2", resume=True)
+    assert str(caught.value).startswith(f"{path} {sentence}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_that_is_not_there(tmp_path, tiny_model):
+    with pytest.raises(RunError, match=r"m\.safetensors is missing"):
+        load_weights(tmp_path / "m.safetensors", tiny_model())

@@ -1,0 +1,294 @@
+"""What a run refuses, in which words, and that it leaves everything as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+from plait.errors import DataError, DeviceMemoryError, RecipeError, RunError
+from plait.training.folder import RunFolder
+from plait.training.listeners import Listener
+from plait.training.step import Step
+
+STEPS = 24  # of the tiny recipe
+
+
+# --- folders, recipes, data --------------------------------------------------------------
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+
+
+def test_an_existing_run_is_not_touched(runs):
+    folder = runs.train("a").folder
+    before = contents(folder)
+    with pytest.raises(RunError, match="exists already and is not overwritten"):
+        runs.train("a")
+    with pytest.raises(RunError, match="go on there with `plait train mine --resume`"):
+        runs.train("a", "seed=3", command="plait train mine --resume")
+    assert contents(folder) == before
+
+
+def test_a_folder_with_anything_in_it_is_not_touched(runs):
+    (runs.folder / "a").mkdir()
+    (runs.folder / "a" / "thesis.txt").write_text("mine")
+    (runs.folder / "b").write_text("a file")
+    for out in ("a", "b"):
+        with pytest.raises(RunError, match="exists already"):
+            runs.train(out)
+    with pytest.raises(RunError, match=r"is not a run: it has no recipe\.toml"):
+        runs.train("a", resume=True)
+    assert [p.name for p in (runs.folder / "a").iterdir()] == ["thesis.txt"]
+
+
+def test_an_empty_folder_will_do(runs):
+    (runs.folder / "a").mkdir()
+    assert runs.train("a").result["steps"] == STEPS
+
+
+def test_there_is_nothing_to_resume(runs):
+    with pytest.raises(RunError, match=r"there is no run at .*; leave out --resume to start one"):
+        runs.train("a", resume=True)
+    assert not (runs.folder / "a").exists()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_that_ended_before_its_recipe_was_written_begins_anew(runs, resume):
+    (runs.folder / "a").mkdir()
+    (runs.folder / "a" / ".lock").touch()
+    (runs.folder / "a" / ".recipe.toml.123.tmp").write_text("name = ")
+    runs.train("a", resume=resume)
+    runs.train("b")
+    runs.check_equal("a", "b")
+
+
+def test_resuming_with_another_recipe_is_refused(runs):
+    with pytest.raises(runs.Crash):
+        runs.train("a", "save_every=2", listeners=[runs.CrashAfter(5)])
+    before = contents(runs.folder / "a")
+    with pytest.raises(RunError) as caught:
+        runs.train("a", "save_every=2", "train.lr=0.5", "tasks.mood.weight=2", resume=True)
+    assert "was started with another recipe" in str(caught.value)
+    assert "train.lr: 0.003 -> 0.5" in str(caught.value)
+    assert "tasks.mood.weight: 1.0 -> 2" in str(caught.value)
+    others = [f"train.{key}=7" for key in ("epochs", "batch_size", "lr", "clip", "max_steps")]
+    with pytest.raises(RunError, match=r"and 2 more\)"):
+        runs.train("a", *others, "seed=1", resume=True)
+    assert contents(runs.folder / "a") == before
+
+
+def test_resuming_with_other_data_is_refused(runs):
+    with pytest.raises(runs.Crash):
+        runs.train("a", "save_every=2", listeners=[runs.CrashAfter(5)])
+    data = runs.recipe.parent / "mood-train.csv"
+    old = data.read_bytes()
+    data.write_bytes(old.replace(b"film", b"book"))
+    with pytest.raises(RunError, match=r"the train data of mood changed since .* was started"):
+        runs.train("a", "save_every=2", resume=True)
+    data.write_bytes(old)
+    runs.train("a", "save_every=2", resume=True)
+
+
+@pytest.mark.parametrize("what", ["weights", "dropout"])
+def test_resuming_with_another_encoder_is_refused(runs, tiny_encoder, tmp_path, what):
+    own = tmp_path / "own-encoder"
+    own.mkdir()
+    for path in tiny_encoder.iterdir():
+        (own / path.name).write_bytes(path.read_bytes())
+    settings = ["save_every=2", f"encoder.source={str(own)!r}"]
+    with pytest.raises(runs.Crash):
+        runs.train("a", *settings, listeners=[runs.CrashAfter(5)])
+    if what == "weights":
+        data = bytearray((own / "model.safetensors").read_bytes())
+        data[-1] ^= 1
+        (own / "model.safetensors").write_bytes(data)
+    else:
+        text = (own / "config.json").read_text().replace("0.1", "0.3")
+        (own / "config.json").write_text(text)
+    with pytest.raises(RunError, match=r"the encoder changed since .* was started"):
+        runs.train("a", *settings, resume=True)
+
+
+def test_a_finished_run_returns_at_once(runs):
+    outcome = runs.train("a")
+    before = contents(outcome.folder)
+    for path in runs.recipe.parent.glob("*.csv"):
+        path.unlink()
+    spy = runs.Spy()
+    again = runs.train("a", resume=True, listeners=[spy])
+    assert again == outcome
+    assert not spy.steps
+    assert contents(outcome.folder) == before
+
+
+def test_bad_data_leaves_no_folder(runs):
+    data = runs.recipe.parent / "same-dev.csv"
+    old = data.read_text()
+    lines = old.splitlines()
+    lines[3] = lines[3][:-1] + "maybe"
+    data.write_text("\n".join(lines))
+    spy = runs.Spy()
+    with pytest.raises(DataError, match=r"same-dev\.csv, line 4"):
+        runs.train("a", listeners=[spy])
+    assert spy.closed == 1
+    assert not (runs.folder / "a").exists()
+    data.write_text(old)
+    assert runs.train("a").result["steps"] == STEPS  # the same command
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["tasks.mood.train=[]"], r"tasks\.mood\.train names no files, but stage\.finetune"),
+        (
+            ["stages=['x', 'y']", "stage.y.schedule={name='sequential', order=['mood']}"],
+            r"stage\.y\.schedule: order must name each task once",
+        ),
+        (["train.aggregator='pcgrd'"], "did you mean 'pcgrad'"),
+        (["train.mode='last-layer'"], "'near' has nothing to train"),
+        (["tasks.near.head='linear'"], "linear head gives logits"),
+        (["encoder.max_length=500"], "reads at most 48 tokens"),
+        (["device='warp'"], "device = 'warp' cannot be used here"),
+        (["listeners=['tensorbored']"], "did you mean 'tensorboard'"),
+    ],
+)
+def test_what_a_recipe_gets_wrong_leaves_no_folder(runs, settings, sentence):
+    with pytest.raises(RecipeError, match=sentence):
+        runs.train("a", *settings)
+    assert not (runs.folder / "a").exists()
+
+
+def test_tasks_that_only_dev_has_are_scored_without_a_baseline(runs):
+    result = runs.train("a", "tasks.mood.train=[]", "train.tasks=['same', 'near']").result
+    assert list(result["dev"]["primary"]) == ["mood", "same", "near"]
+    assert list(result["baseline"]["primary"]) == ["same", "near"]
+
+
+def test_a_place_where_no_run_can_be(runs):
+    (runs.folder / "file").write_text("")
+    with pytest.raises(RunError, match=r"cannot write in .*file/a: .*; choose another --out"):
+        runs.train("file/a")
+
+
+HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks are POSIX's")
+def test_a_run_that_another_process_trains(runs):
+    with pytest.raises(runs.Crash):
+        runs.train("a", "save_every=2", listeners=[runs.CrashAfter(5)])
+    before = contents(runs.folder / "a")
+    words = [sys.executable, "-c", HOLDER, str(runs.folder / "a" / ".lock")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(RunError, match="is being trained by another process"):
+            runs.train("a", "save_every=2", resume=True)
+        holder.communicate()
+    assert contents(runs.folder / "a") == before
+    runs.train("a", "save_every=2", resume=True)  # the lock ends with its process
+
+
+def test_a_run_holds_the_lock_while_it_trains(runs):
+    class Second(Listener):
+        def step(self, record):
+            if record.step == 3:
+                with pytest.raises(RunError, match="is being trained by another process"):
+                    runs.train("a", resume=True)
+
+    runs.train("a", listeners=[Second()])
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_two_that_start_at_once_do_not_mix(runs, finished):
+    """The folder was free when the second looked, and is taken once it has read its data."""
+
+    class First(Listener):
+        done = False
+
+        def reading(self, what, done, total):
+            if not self.done:
+                self.done = True
+                crash = [] if finished else [runs.CrashAfter(3)]
+                with suppress(runs.Crash):
+                    runs.train("a", "seed=1", listeners=crash)
+
+    with pytest.raises(RunError, match="exists already"):
+        runs.train("a", "seed=2", listeners=[First()])
+    assert RunFolder(runs.folder / "a").read_config().seed == 1
+
+
+# --- memory ------------------------------------------------------------------------------
+
+CPU_MEMORY = (
+    "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried "
+    "to allocate 99 bytes. Error code 12 (Cannot allocate memory)"
+)
+
+
+def fail_after(monkeypatch, steps: int, error: Exception) -> None:
+    original, calls = Step.__call__, []
+
+    def call(self, turns):
+        calls.append(1)
+        if len(calls) > steps:
+            raise error
+        return original(self, turns)
+
+    monkeypatch.setattr(Step, "__call__", call)
+
+
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError(CPU_MEMORY)]
+)
+def test_out_of_memory_names_a_batch_size_to_try(runs, monkeypatch, error):
+    with monkeypatch.context() as patch:
+        fail_after(patch, 5, error)
+        with pytest.raises(DeviceMemoryError) as caught:
+            runs.train("a", "save_every=2", "train.accumulate=2", command="plait train x --resume")
+    assert str(caught.value) == (
+        "out of memory at batch size 12: try -o train.batch_size=6 -o train.accumulate=4 (under a "
+        "new --out; the last checkpoint of this one stands: plait train x --resume)"
+    )
+    assert "\n" not in str(caught.value)
+    runs.train("a", "save_every=2", "train.accumulate=2", resume=True)
+    runs.train("b", "save_every=2", "train.accumulate=2")
+    runs.check_equal("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        (["tasks.same.batch_size=16"], "batch size 16: try -o tasks.same.batch_size=8 (under"),
+        (
+            ["stage.finetune.batch_size=8"],
+            "try -o stage.finetune.batch_size=4 -o stage.finetune.accumulate=2",
+        ),
+        (["train.batch_size=1"], "batch size 1: try -o encoder.max_length=16"),
+    ],
+)
+def test_the_advice_would_change_what_is_too_large(runs, monkeypatch, settings, hint):
+    fail_after(monkeypatch, 0, torch.OutOfMemoryError("CUDA out of memory."))
+    with pytest.raises(DeviceMemoryError) as caught:
+        runs.train("a", *settings)
+    assert hint in str(caught.value)
+
+
+def test_another_error_is_left_alone(runs, monkeypatch):
+    fail_after(monkeypatch, 2, RuntimeError("shapes do not match"))
+    spy = runs.Spy()
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        runs.train("a", listeners=[spy])
+    assert spy.closed == 1
