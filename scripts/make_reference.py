@@ -36,7 +36,10 @@ CONTRACTS = {
     "loss": ("plait.losses", "LOSSES", "Loss"),
     "head": ("plait.model.heads", "HEADS", "Head"),
     "aggregator": ("plait.aggregators", "AGGREGATORS", "Aggregator"),
+    "weighting": ("plait.weighting", "WEIGHTINGS", "Weighting"),
     "regularizer": ("plait.regularizers", "REGULARIZERS", "Regularizer"),
+    "adapter": ("plait.model.adapters", "ADAPTERS", "Adapter"),
+    "augmentation": ("plait.data.augmentations", "AUGMENTATIONS", "Augmentation"),
     "listener": ("plait.training.listeners", "LISTENERS", "Listener"),
 }
 

@@ -62,7 +62,7 @@ def test_what_an_earlier_sitting_kept_counts_as_well():
 
 
 def open_log(folder) -> MetricsLog:
-    log = MetricsLog(0)
+    log = MetricsLog()
     log.start(folder, {}, 0)
     return log
 

@@ -57,6 +57,50 @@ SCENARIOS = {
     ],
     "cut short": ["train.max_steps=17", "train.epochs=9", "save_every=3"],
     "overall": ["select='overall'", "train.eval_every=3"],
+    "smart and bregman": [
+        "train.regularizers=['smart', 'bregman']",
+        "train.epochs=2",
+        "save_every=2",
+    ],
+    "smart-unit, bregman in the second stage": [
+        "stages=['first', 'second']",
+        "stage.second.regularizers=['smart-unit', 'bregman']",
+        "train.epochs=1",
+        "save_every=3",
+    ],
+    "gradvac": [
+        "train.aggregator='gradvac'",
+        "train.schedule={name='round-robin', together=true}",
+        "train.epochs=5",
+        "save_every=3",
+        "log_every=4",
+    ],
+    "uncertainty": ["train.weighting={name='uncertainty', lr=0.01}", "save_every=3"],
+    "dwa": ["train.weighting='dwa'", "train.epochs=4", "save_every=3"],
+    "famo": [
+        "train.weighting='famo'",
+        "train.schedule={name='round-robin', together=true}",
+        "train.epochs=4",
+        "save_every=3",
+    ],
+    "layer-wise decay, conflicts watched": [
+        "train.layer_decay=0.8",
+        "train.aggregator={name='sum', watch=true}",
+        "train.schedule={name='round-robin', together=true}",
+        "train.epochs=4",
+        "save_every=3",
+        "log_every=4",
+    ],
+    "simultaneous": [
+        "train.schedule={name='simultaneous', leader='mood', restart=['same']}",
+        "train.epochs=4",
+        "save_every=3",
+    ],
+    "by epoch, capped": [
+        "train.schedule={name='by-epoch', order=['mood', 'same', 'near', 'mood'], cap=2}",
+        "train.epochs=5",
+        "save_every=3",
+    ],
 }
 
 

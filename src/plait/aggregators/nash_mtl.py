@@ -91,4 +91,5 @@ def _bargain(gram: Tensor) -> Tensor:
         weights = weights - step / (1 + decrement if decrement > 0.25 else 1)
         if decrement < 1e-9:
             break
-    return weights * per_norm
+    bargained: Tensor = weights * per_norm
+    return bargained

@@ -1,6 +1,6 @@
 """Passes that differ by very little are run so that nothing else differs.
 
-Dropout would differ from pass to pass, and rounding to bf16 or TF32 (8 and 10 bits) is
+Dropout would differ from pass to pass, and rounding to bf16 or TF32 (8 and 11 bits) is
 coarser than a change of 1e-5: either would be measured in the place of what is meant.
 """
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from plait.model.encoder import Encoder
     from plait.regularizers import Regularizer
     from plait.schedules import Schedule
+    from plait.weighting import Weighting
 
     Progress = Callable[[str, int, int], None]
     """Called with what is read, bytes done and bytes in all."""

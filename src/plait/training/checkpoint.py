@@ -111,9 +111,11 @@ def save_checkpoint(
     model: MultitaskModel,
     optimizer: torch.optim.Optimizer | None,
     state: TrainState,
+    kept: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Save everything the run needs to go on."""
+    """Save everything the run needs to go on; `kept` is what the step's parts remember."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"step.{name}": tensor for name, tensor in (kept or {}).items()}
     if optimizer is not None:
         tensors |= _optimizer_tensors(model, optimizer)
     _save(path, tensors, {"format": "pt", "state": json.dumps(state.to_json())})
@@ -130,8 +132,8 @@ def load_state(path: Path) -> TrainState:
 
 def load_checkpoint(
     path: Path, model: MultitaskModel, optimizer: torch.optim.Optimizer | None
-) -> None:
-    """Read the tensors back into a model and an optimizer built alike."""
+) -> dict[str, Tensor]:
+    """Read the tensors back into a model and an optimizer built alike; return what was kept."""
     with _open(path) as file:
         names = list(file.keys())
         weights = {
@@ -140,8 +142,13 @@ def load_checkpoint(
             if name.startswith("model.")
         }
         _load_model(path, model, weights)
+        kept_by_parts = {
+            name.removeprefix("step."): file.get_tensor(name)
+            for name in names
+            if name.startswith("step.")
+        }
         if optimizer is None:
-            return
+            return kept_by_parts
         for name, parameter in model.named_parameters():
             kept = {
                 key: file.get_tensor(f"optimizer.{key}.{name}")
@@ -153,6 +160,7 @@ def load_checkpoint(
                 optimizer.state[parameter] = {
                     key: value.to(parameter.device) for key, value in kept.items()
                 }
+        return kept_by_parts
 
 
 def _load_model(path: Path, model: MultitaskModel, weights: dict[str, Tensor]) -> None:

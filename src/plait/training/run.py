@@ -146,7 +146,9 @@ class _Session:
                 for report in dataset.report:
                     if report.skipped or report.added:
                         self.tell("note", str(report))
-        for name in data["train"].keys() & data["dev"].keys():
+        for name in data["dev"]:
+            if name not in data["train"]:
+                continue
             overlap = shared_examples(data["train"][name], data["dev"][name])
             if overlap.count:
                 self.tell(
@@ -186,10 +188,15 @@ class _Session:
 
     def _train_stage(self, index: int, data: Data) -> None:
         parts, state = self.parts, self.state
+        saved = self.folder.checkpoint.exists() and (state.step or state.stage)
+        if saved:  # before the stage is built: some parts of it begin by copying the model
+            load_checkpoint(self.folder.checkpoint, parts.model, None)
         stage = build_stage(parts, index, data["train"])
-        if self.folder.checkpoint.exists() and (state.step or state.stage):
-            optimizer = stage.step.optimizer if state.step else None
-            load_checkpoint(self.folder.checkpoint, parts.model, optimizer)
+        if saved and state.step:
+            step = stage.step
+            kept = load_checkpoint(self.folder.checkpoint, parts.model, step.optimizer)
+            step.load_tensors(kept)
+            step.num_updates = state.step
         parts.model.train()
         evaluate = self._evaluation(stage, data)
         try:
@@ -297,8 +304,14 @@ class _Session:
         self.log.flush()
         self.state.log_lines, self.state.losses = self.log.lines, self.sums.to_json()
         self.state.conflicts = self.conflicts.to_json()
-        optimizer = None if stage is None else stage.step.optimizer
-        save_checkpoint(self.folder.checkpoint, self.parts.model, optimizer, self.state)
+        step = None if stage is None else stage.step
+        save_checkpoint(
+            self.folder.checkpoint,
+            self.parts.model,
+            None if step is None else step.optimizer,
+            self.state,
+            None if step is None else step.tensors(),
+        )
 
     def _finish(self, data: Data, baseline: Scores) -> Outcome:
         state, folder = self.state, self.folder
