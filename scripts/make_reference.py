@@ -40,6 +40,7 @@ CONTRACTS = {
     "regularizer": ("plait.regularizers", "REGULARIZERS", "Regularizer"),
     "adapter": ("plait.model.adapters", "ADAPTERS", "Adapter"),
     "augmentation": ("plait.data.augmentations", "AUGMENTATIONS", "Augmentation"),
+    "stage-kind": ("plait.pretrain", "STAGE_KINDS", "StageKind"),
     "listener": ("plait.training.listeners", "LISTENERS", "Listener"),
 }
 
@@ -50,8 +51,10 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("[encoder]", config.EncoderConfig),
     ("[tasks.NAME]", config.TaskConfig),
     ("A data file", config.FileConfig),
+    ("[texts.NAME]", config.TextsConfig),
     ("[train] and [stage.NAME]", config.StageConfig),
     ("early_stopping", config.EarlyStopping),
+    ("[published]", config.PublishedConfig),
 ]
 
 # What the public functions give back, besides the public names themselves.

@@ -117,8 +117,9 @@ def test_an_unknown_packaged_recipe(packaged):
 
 
 def test_every_packaged_recipe_is_valid():
-    for name in config.list_recipes():
-        assert read_recipe(name).tasks
+    for name, table in config.list_recipes().items():
+        if table.get("about"):  # the others are there to be extended
+            assert read_recipe(name).tasks
 
 
 @pytest.mark.parametrize("spelling", ["a.toml", "sub/../a.toml", "./a.toml"])

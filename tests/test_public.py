@@ -12,6 +12,7 @@ import plait
 
 def test_the_public_names():
     assert sorted(plait.__all__) == [
+        "Ensemble",
         "PlaitError",
         "Prediction",
         "Predictor",

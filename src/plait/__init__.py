@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from plait.config import read_recipe as read_recipe
+    from plait.ensemble import Ensemble as Ensemble
+    from plait.ensemble import load as load
     from plait.errors import PlaitError as PlaitError
     from plait.predict import Predictor as Predictor
-    from plait.predict import load as load
     from plait.training.run import train as train
     from plait.types import Prediction as Prediction
 
@@ -23,10 +24,11 @@ __version__ = "0.1.0"
 # Where each public name lives. They are imported on first use, so that `plait --help`
 # does not wait for torch.
 _HOMES = {
+    "Ensemble": "plait.ensemble",
     "PlaitError": "plait.errors",
     "Prediction": "plait.types",
     "Predictor": "plait.predict",
-    "load": "plait.predict",
+    "load": "plait.ensemble",
     "read_recipe": "plait.config",
     "train": "plait.training.run",
 }

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 BadRows = Literal["error", "skip"]
 
+PROFILES = "profiles"
+"""Folder of the packaged profiles, among the recipes."""
+
 
 def _as_table(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
@@ -172,14 +175,23 @@ class EarlyStopping(Section):
     """Drop each task from the schedule by its own metric; the stage ends when none is left."""
 
 
+class TextsConfig(Section):
+    """Texts without labels, for stages that pre-train."""
+
+    files: Files = Field(min_length=1)
+    """The files: one, or a list."""
+    text: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = Field(min_length=1, max_length=3)
+    """Text columns: one, a pair, or anchor, positive and hard negative."""
+
+
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class StageConfig(Section):
     """One stage of a run: what is trained, in which order, how fast and how long."""
 
-    kind: Literal["finetune"] = "finetune"
-    """What the stage does; there is one kind so far."""
+    kind: Part = {"name": "finetune"}
+    """What the stage trains: its tasks, or the encoder on bare texts before them."""
     tasks: tuple[str, ...] | None = None
     """Tasks that take part; all unless set."""
     mode: Literal["full-model", "last-layer"] = "full-model"
@@ -230,6 +242,23 @@ class StageConfig(Section):
     """When to end the stage before its time; never unless set."""
 
 
+class PublishedConfig(Section):
+    """The published run that a recipe rebuilds, and what it reached: to read, not to train by."""
+
+    system: str
+    """Which report it is from."""
+    table: str = ""
+    """The report's table; empty where it has but one."""
+    row: str
+    """The row, in the report's words."""
+    figures: dict[str, float] = {}
+    """Dev figures as printed, by task or summary; none where the report gives none."""
+    note: str = ""
+    """What else the report says of it."""
+    alias: str | None = None
+    """The packaged recipe of the same run, where the report prints it twice."""
+
+
 class RunConfig(Section):
     """A whole run."""
 
@@ -263,12 +292,16 @@ class RunConfig(Section):
         min_length=1
     )
     """One table per task, under a name of yours."""
+    texts: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TextsConfig] = {}
+    """Texts without labels that stages may name, under names of yours."""
     stages: tuple[str, ...] = ("finetune",)
     """The stages in order; each takes [train] and its own [stage.NAME]."""
     train: StageConfig = StageConfig()
     """Settings of every stage."""
     stage: dict[str, dict[str, Any]] = {}
     """Settings of single stages, over those of [train]."""
+    published: PublishedConfig | None = None
+    """The published row that the recipe rebuilds; none unless set."""
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
@@ -296,9 +329,16 @@ def read_recipe(
     recipe: str | Path,
     overrides: Iterable[str] = (),
     extra: Mapping[str, Any] | None = None,
+    profile: str | None = None,
 ) -> RunConfig:
-    """Read a recipe by packaged name or path, with everything it extends and `key=value`s."""
+    """Read a recipe by packaged name or path, with everything it extends and `key=value`s.
+
+    A profile (another encoder, and the rate that suits it) is laid over the recipe, `extra`
+    over both, and the overrides come last.
+    """
     table = _read_chain(str(recipe), None, ())
+    if profile is not None:
+        table = _merge(table, _read_profile(profile))
     table = _merge(table, extra or {})
     for override in overrides:
         _override(table, override)
@@ -306,11 +346,16 @@ def read_recipe(
 
 
 def list_recipes() -> dict[str, dict[str, Any]]:
-    """Return every packaged recipe's table by its name, as written (not extended)."""
+    """Return every packaged recipe's table by its name, as written (not extended).
+
+    Those without `about` are there to be extended by others; profiles are not among them.
+    """
     found: dict[str, dict[str, Any]] = {}
 
     def walk(folder: Traversable, prefix: str) -> None:
         for item in sorted(folder.iterdir(), key=lambda i: i.name):
+            if f"{prefix}{item.name}" == PROFILES:
+                continue
             if item.is_dir():
                 walk(item, f"{prefix}{item.name}/")
             elif item.name.endswith(".toml"):
@@ -319,6 +364,15 @@ def list_recipes() -> dict[str, dict[str, Any]]:
 
     walk(resources.files("plait") / "recipes", "")
     return found
+
+
+def _read_profile(name: str) -> dict[str, Any]:
+    """Read what a packaged profile lays over a recipe."""
+    folder = resources.files("plait") / "recipes" / PROFILES
+    known = {item.name.removesuffix(".toml"): item for item in folder.iterdir()}
+    if name not in known:
+        raise RecipeError(f"there is no profile {name!r}{suggest(name, known)}")
+    return tomllib.loads(known[name].read_text(encoding="utf-8"))
 
 
 def _read_chain(recipe: str, beside: Path | None, seen: tuple[str, ...]) -> dict[str, Any]:

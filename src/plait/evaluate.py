@@ -337,15 +337,24 @@ class Scorer:
         self, datasets: Mapping[str, Dataset], rows: Mapping[str, torch.Tensor] | None = None
     ) -> Scores:
         """Score every task's data set, or only some rows of it."""
-        scores = {}
-        for name, dataset in datasets.items():
-            some = (rows or {}).get(name)
-            labels = dataset.labels
-            assert labels is not None, f"{name} is unlabelled"
-            labels = labels if some is None else labels[some]
-            answers = self.answer(name, dataset, some)
-            scores[name] = score_task(self.tasks[name].spec, labels.numpy(), answers)
-        return Scores.of(self.tasks, scores)
+        return score_answers(self.tasks, datasets, self.answer, rows)
+
+
+def score_answers(
+    tasks: Mapping[str, Task],
+    datasets: Mapping[str, Dataset],
+    answer: Callable[[str, Dataset, torch.Tensor | None], Floats],
+    rows: Mapping[str, torch.Tensor] | None = None,
+) -> Scores:
+    """Score what `answer` says to every task's data set, or to only some rows of it."""
+    scores = {}
+    for name, dataset in datasets.items():
+        some = (rows or {}).get(name)
+        labels = dataset.labels
+        assert labels is not None, f"{name} is unlabelled"
+        labels = labels if some is None else labels[some]
+        scores[name] = score_task(tasks[name].spec, labels.numpy(), answer(name, dataset, some))
+    return Scores.of(tasks, scores)
 
 
 def score_baseline(

@@ -1,17 +1,18 @@
-"""A run's folder becomes a Predictor: the only door to a trained model."""
+"""A run's folder becomes a Predictor, and texts become answers: the door to a trained model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
 
 from plait.data import Collator, Dataset, Tokenizer
 from plait.errors import RunError, UsageError, suggest
-from plait.evaluate import Scorer, Scores, Task
+from plait.evaluate import Scorer, Scores, Task, score_answers
 from plait.model.encoder import build_encoder
 from plait.registry import load_plugin
 from plait.training.build import (
@@ -27,13 +28,17 @@ from plait.training.folder import RunFolder
 from plait.types import Prediction, TaskSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from plait.config import RunConfig
     from plait.data import SplitName
+    from plait.evaluate import Floats
     from plait.model.multitask import MultitaskModel
+
+    Progress = Callable[[str, int, int], None]
+    """Called with what is under way, how much of it is done and how much there is."""
 
 Text = str | tuple[str, ...]
 """One text, or the two of a pair."""
@@ -43,19 +48,91 @@ ONE_TEXT = TaskSpec(kind="score", text=("text",))
 """What a text to be embedded looks like to the collator."""
 
 
-def load(run: str | Path, *, device: str = "auto", precision: str = "auto") -> Predictor:
-    """Read a run's best model."""
-    return Predictor.load(run, device=device, precision=precision)
-
-
 @dataclass(frozen=True, slots=True)
-class Predictor:
-    """A trained model with everything it needs to answer."""
+class Answerer(ABC):
+    """Whatever answers tasks: one model, or several seen as one."""
 
     folder: Path
     config: RunConfig
-    model: MultitaskModel
     tasks: dict[str, Task]
+
+    @abstractmethod
+    def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
+        """Make a data set of texts given by hand."""
+
+    @abstractmethod
+    def load_split(
+        self,
+        split: SplitName,
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+        labelled: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Dataset]:
+        """Read a split of the recipe's own files, or of files of the same names elsewhere."""
+
+    @abstractmethod
+    def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
+        """Return probabilities [examples, classes] or scores [examples], in the data's order.
+
+        `rows`, in rising order, are those to answer; all unless given.
+        """
+
+    @abstractmethod
+    def watched(self, progress: Progress) -> Self:
+        """Return the same, calling `progress` with the task, rows done and rows in all."""
+
+    def task(self, name: str) -> Task:
+        """Return a task by its name."""
+        if name not in self.tasks:
+            raise UsageError(f"{self.folder} has no task {name!r}{suggest(name, self.tasks)}")
+        return self.tasks[name]
+
+    def predict(self, task: str, texts: Sequence[Text]) -> list[Prediction]:
+        """Answer one task for each text, or pair of texts, in order."""
+        spec = self.task(task).spec
+        _refuse_one(texts)
+        rows = [tuple(text) if isinstance(text, tuple | list) else (text,) for text in texts]
+        if not rows:
+            return []
+        for row in rows:
+            if len(row) != len(spec.text):
+                wanted = "two texts" if spec.is_pair else "one text"
+                raise UsageError(f"task {task!r} takes {wanted} an example, not {len(row)}")
+        return [self.describe(task, answer) for answer in self.answer(task, self.tokenise(rows))]
+
+    def describe(self, task: str, answer: NDArray[np.float64]) -> Prediction:
+        """Put one row of answers into words."""
+        spec = self.tasks[task].spec
+        if spec.kind == "score":
+            return Prediction(task, float(answer), f"{answer:.2f}")
+        best = int(np.argmax(answer))
+        return Prediction(task, best, spec.labels[best], tuple(float(p) for p in answer))
+
+    def score(self, datasets: Mapping[str, Dataset]) -> Scores:
+        """Score every task's data set."""
+        return score_answers(self.tasks, datasets, self.answer)
+
+    def evaluate(
+        self,
+        split: SplitName = "dev",
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+    ) -> Scores:
+        """Score the model on a split."""
+        datasets = self.load_split(split, data=data, tasks=tasks)
+        if not datasets:
+            raise UsageError(f"no task of {self.folder} has files for the split {split!r}")
+        return self.score(datasets)
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor(Answerer):
+    """A trained model with everything it needs to answer."""
+
+    model: MultitaskModel
     tokenizer: Tokenizer
     collator: Collator
     scorer: Scorer
@@ -80,41 +157,28 @@ class Predictor:
         tokenizer = Tokenizer.from_file(folder.tokenizer)
         collator = build_collator(config, tokenizer)
         scorer = Scorer(model, tasks, collator, autocast=choose_precision(precision, place))
-        return cls(folder.path, config, model, tasks, tokenizer, collator, scorer)
+        return cls(folder.path, config, tasks, model, tokenizer, collator, scorer)
 
-    def task(self, name: str) -> Task:
-        """Return a task by its name."""
-        if name not in self.tasks:
-            raise UsageError(f"{self.folder} has no task {name!r}{suggest(name, self.tasks)}")
-        return self.tasks[name]
+    def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
+        """Make a data set of texts given by hand."""
+        return Dataset.from_texts(texts, self.tokenizer, self.config.encoder.max_length)
 
-    def predict(self, task: str, texts: Sequence[Text]) -> list[Prediction]:
-        """Answer one task for each text, or pair of texts, in order."""
-        spec = self.task(task).spec
-        _refuse_one(texts)
-        rows = [tuple(text) if isinstance(text, tuple | list) else (text,) for text in texts]
-        if not rows:
-            return []
-        for row in rows:
-            if len(row) != len(spec.text):
-                wanted = "two texts" if spec.is_pair else "one text"
-                raise UsageError(f"task {task!r} takes {wanted} an example, not {len(row)}")
-        dataset = Dataset.from_texts(rows, self.tokenizer, self.config.encoder.max_length)
-        return [self.describe(task, answer) for answer in self.scorer.answer(task, dataset)]
+    def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
+        """Return probabilities [examples, classes] or scores [examples], in the data's order.
 
-    def describe(self, task: str, answer: NDArray[np.float64]) -> Prediction:
-        """Put one row of answers into words."""
-        spec = self.tasks[task].spec
-        if spec.kind == "score":
-            return Prediction(task, float(answer), f"{answer:.2f}")
-        best = int(np.argmax(answer))
-        return Prediction(task, best, spec.labels[best], tuple(float(p) for p in answer))
+        `rows`, in rising order, are those to answer; all unless given.
+        """
+        return self.scorer.answer(task, dataset, rows)
+
+    def watched(self, progress: Progress) -> Self:
+        """Return the same, calling `progress` with the task, rows done and rows in all."""
+        return replace(self, scorer=replace(self.scorer, progress=progress))
 
     def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Return the encoder's pooled vector of each text, [texts, width]."""
         _refuse_one(texts)
         rows = [(text,) for text in texts]
-        dataset = Dataset.from_texts(rows, self.tokenizer, self.config.encoder.max_length)
+        dataset = self.tokenise(rows)
         device = next(self.model.parameters()).device
         vectors = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
         with torch.inference_mode():
@@ -130,7 +194,7 @@ class Predictor:
         data: str | None = None,
         tasks: Sequence[str] | None = None,
         labelled: bool = True,
-        progress: Callable[[str, int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Dataset]:
         """Read a split of the run's own files, or of files of the same names elsewhere."""
         wanted = None if tasks is None else {name: self.task(name) for name in tasks}
@@ -143,19 +207,6 @@ class Predictor:
             labelled=labelled,
             progress=progress,
         )
-
-    def evaluate(
-        self,
-        split: SplitName = "dev",
-        *,
-        data: str | None = None,
-        tasks: Sequence[str] | None = None,
-    ) -> Scores:
-        """Score the model on a split."""
-        datasets = self.load_split(split, data=data, tasks=tasks)
-        if not datasets:
-            raise UsageError(f"no task of {self.folder} has files for the split {split!r}")
-        return self.scorer.score(datasets)
 
 
 def _refuse_one(texts: object) -> None:

@@ -13,7 +13,18 @@ import typer
 import plait.cli
 from plait.errors import DeviceMemoryError, DiskFullError, Interrupted, RecipeError, UsageError
 
-COMMANDS = ["demo", "train", "plan", "evaluate", "predict", "submit", "list", "doctor"]
+COMMANDS = [
+    "demo",
+    "train",
+    "plan",
+    "evaluate",
+    "predict",
+    "submit",
+    "ensemble",
+    "average",
+    "list",
+    "doctor",
+]
 
 
 def test_these_are_all_the_commands():

@@ -220,9 +220,29 @@ def test_stages_follow_each_other(recipe):
     assert out.endswith("little: 16 updates in 2 stages\n")
 
 
+def test_a_stage_that_pretrains_is_named_and_not_counted(recipe):
+    words = ["-o", "stages=['words', 'all']", "-o", "stage.words.kind='mlm'"]
+    out = plan(recipe, *GIVEN, *words)
+    assert out.startswith("stage words: pre-training (mlm)\nnot counted: ")
+    assert "stage all: " in out
+    alone = json.loads(plan(recipe, *GIVEN, *words, "--json"))
+    assert alone["pretraining"] == {"words": "mlm"}
+    assert [stage["name"] for stage in alone["stages"]] == ["all"]
+
+
+def test_a_profile_brings_its_rate(recipe):
+    assert "learning rate: 0.001 throughout\n" in plan(recipe, *GIVEN)
+    assert "learning rate: 5e-05 throughout\n" in plan(recipe, *GIVEN, "--profile", "packaged")
+
+
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
+        (
+            ["--profile", "smal"],
+            RecipeError,
+            r"^there is no profile 'smal'; did you mean 'small'\?",
+        ),
         (["--rows", "moot=3"], UsageError, r"^--rows names task 'moot'; did you mean 'mood'\?$"),
         (["--rows", "mood"], UsageError, r"^--rows 'mood' is not of the form TASK=N"),
         (["--rows", "mood=0"], UsageError, r"^--rows 'mood=0' is not of the form TASK=N"),

@@ -1,7 +1,7 @@
 """Every member of a family, with every choice of its settings, as cases for the contracts.
 
 A test that asks for `loss_table`, `schedule_table`, `aggregator_table`, `regularizer_table`,
-`weighting_table` or `head_table` runs once per case; one that asks for `capped_table` or
+`weighting_table`, `stage_kind_table` or `head_table` runs once per case; `capped_table` or
 `drawn_table` once per schedule that has a cap or draws its tasks; one that asks for `loss_case`
 or `refused_case` once per loss and task it is, or is not, for. A part that registers itself is
 tested from then on; one with settings that must be set, or worth testing at other values, names
@@ -17,6 +17,7 @@ import plait.aggregators
 import plait.data.augmentations
 import plait.model.adapters
 import plait.model.heads
+import plait.pretrain
 import plait.regularizers
 import plait.weighting  # noqa: F401
 from plait.losses import LOSSES
@@ -54,6 +55,9 @@ WORTH_TRYING: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("weighting", "uncertainty"): [{"lr": 0.1}],
     ("weighting", "dwa"): [{"temperature": 0.5}],
     ("weighting", "famo"): [{"gamma": 0.0}],
+    ("stage-kind", "simcse"): [{"max_length": 8, "temperature": 0.1}, {"texts": ["pairs"]}],
+    ("stage-kind", "simcse-pairs"): [{"threshold": 0.5}, {"texts": ["pairs"]}],
+    ("stage-kind", "mlm"): [{"rate": 0.3, "max_length": 10}, {"texts": ["pairs"]}],
     ("head", "linear"): [{"features": ["u", "v", "|u-v|", "u*v", "cos"]}],
     ("head", "mlp"): [{"features": ["|u-v|", "cos"], "hidden": 5}],
 }
@@ -95,8 +99,9 @@ def _show(table: dict[str, Any]) -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give the tests their cases."""
     for family in FAMILIES:
-        if f"{family}_table" in metafunc.fixturenames:
-            metafunc.parametrize(f"{family}_table", tables_of(family), ids=_show)
+        fixture = f"{family.replace('-', '_')}_table"
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, tables_of(family), ids=_show)
     if "capped_table" in metafunc.fixturenames:
         capped = [table for table in tables_of("schedule") if "cap" in table]
         metafunc.parametrize("capped_table", capped, ids=_show)

@@ -333,3 +333,13 @@ def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(EncoderError, match=r"pip install 'plait\[auto\]'"):
         build_encoder(TINY, "auto")
+
+
+@pytest.mark.parametrize("architecture", ["bert", "auto"])
+def test_the_word_table_is_what_words_are_looked_up_in(tiny_encoder_config, architecture):
+    if architecture == "auto":
+        pytest.importorskip("transformers")
+    encoder = build_encoder(tiny_encoder_config, architecture)
+    ids = torch.tensor([[3, 7]])
+    assert torch.equal(encoder.word_table()[ids], encoder.word_embeddings(ids))
+    assert any(encoder.word_table() is parameter for parameter in encoder.parameters())

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from plait import __version__
+from plait.cli.average import average
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
+from plait.cli.ensemble import ensemble
 from plait.cli.evaluate import evaluate
 from plait.cli.list import list_parts
 from plait.cli.plan import plan
@@ -37,6 +39,8 @@ app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
+app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
+app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)
 app.command(epilog="Example: plait plan course")(plan)
 app.command("list", epilog="Example: plait list recipes")(list_parts)
 app.command(epilog="Example: plait doctor")(doctor)

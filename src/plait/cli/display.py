@@ -124,6 +124,8 @@ class Display(Listener):
         now = time.monotonic()
         work = self._training
         if work is None or work.what.split(",")[0] != record.stage:
+            if work is not None:  # the stage before may have trained something else
+                self._losses = {}
             work = self._training = _Work(record.stage, total=record.num_steps)
         elif self._side is None:  # else the time since the last update went into scoring
             work.seconds += now - self._mark

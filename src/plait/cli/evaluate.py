@@ -12,11 +12,13 @@ from plait.cli.train import DataOption
 if TYPE_CHECKING:
     from plait.cli.display import Display
     from plait.evaluate import Scores, TaskScores
-    from plait.predict import Predictor
+    from plait.predict import Answerer
 
 SplitName = Literal["dev", "train", "test"]
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of a run, or of an ensemble.")
+]
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:1 ...")
 ]
@@ -48,32 +50,29 @@ def evaluate(
         predictor = load_watched(run, device, display)
         check_labelled(predictor, split, data, task)
         datasets = predictor.load_split(split, data=data, tasks=task, progress=display.reading)
-        scores = predictor.scorer.score(datasets)
+        scores = predictor.score(datasets)
     if as_json:
         import json
 
         values = {"run": str(run), "split": split, **scores.to_json()}
         typer.echo(json.dumps(values, indent=1, allow_nan=False))
         return
-    _show(scores, split)
+    show_scores(scores, split)
 
 
-def load_watched(run: Path, device: str, display: Display, doing: str = "scoring") -> Predictor:
+def load_watched(run: Path, device: str, display: Display, doing: str = "scoring") -> Answerer:
     """Load a run that shows how far it is in what it is doing."""
-    from dataclasses import replace
-
     display.begin(f"loading {run}")
-    from plait.predict import Predictor
+    from plait.ensemble import load
 
     def progress(task: str, done: int, total: int) -> None:
         display.work(f"{doing} {task}", done, total)
 
-    predictor = Predictor.load(run, device=device)
-    return replace(predictor, scorer=replace(predictor.scorer, progress=progress))
+    return load(run, device=device).watched(progress)
 
 
 def check_labelled(
-    predictor: Predictor, split: SplitName, data: str | None, tasks: list[str] | None
+    predictor: Answerer, split: SplitName, data: str | None, tasks: list[str] | None
 ) -> None:
     """Refuse a split without files or labels before anything slow begins."""
     from plait.data import find_file, find_root, open_source
@@ -97,7 +96,8 @@ def check_labelled(
             )
 
 
-def _show(scores: Scores, split: str) -> None:
+def show_scores(scores: Scores, split: str) -> None:
+    """Print every task's figures and what they come to."""
     from plait.cli.display import figure, make_console, print_table
 
     console = make_console()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 
 def list_parts(
@@ -37,9 +41,8 @@ def list_parts(
         raise UsageError(f"there is no list of {family!r}{suggest(family, known)}")
     if family in (None, "recipes"):
         console.print("recipes (whole runs, for `plait train`)", style="bold")
-        for name, table in list_recipes().items():
-            if table.get("about"):
-                console.print(f"  {name}: {table['about']}")
+        for line, style in _describe_recipes(list_recipes()):
+            console.print(line, style=style)
     for plural, name in plurals.items():
         if family not in (None, plural):
             continue
@@ -53,6 +56,39 @@ def list_parts(
                 console.print(f"      {setting.show()}", style="dim")
 
 
+def _describe_recipes(tables: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield lines and their styles: recipes of no report first, then report by report."""
+    complete = {name: table for name, table in tables.items() if table.get("about")}
+
+    def place(item: tuple[str, dict[str, Any]]) -> tuple[str, str]:
+        published = item[1].get("published", {})
+        return published.get("system", ""), published.get("table", "")
+
+    # Sorting keeps the order of what is equal: by name within a table.
+    for (system, table), group in groupby(sorted(complete.items(), key=place), key=place):
+        if system:
+            yield "", ""
+            yield f"  published in {system}{f', table {table}' if table else ''}", "bold"
+        for name, recipe in group:
+            yield f"  {name}: {recipe['about']}", ""
+            if system:
+                yield f"      {_describe_row(recipe['published'])}", "dim"
+
+
+def _describe_row(published: Mapping[str, Any]) -> str:
+    """Write a published row in a line: its words, its figures, what it repeats."""
+    # As the reports print them: .5 is .500, and a sum keeps what stands before the point.
+    figures = [
+        f"{name} {f'{value:.3f}'.replace('0.', '.', 1)}"
+        for name, value in published.get("figures", {}).items()
+    ]
+    alias = published.get("alias")
+    return (
+        f"{published['row']}: {', '.join(figures) or 'no figures'}"
+        f"{f'; the same run as {alias}' if alias else ''}"
+    )
+
+
 def load_families() -> None:
     """Import the rooms whose parts register themselves."""
     import plait.aggregators
@@ -60,6 +96,7 @@ def load_families() -> None:
     import plait.losses
     import plait.model.adapters
     import plait.model.heads
+    import plait.pretrain
     import plait.regularizers
     import plait.schedules
     import plait.training.listeners

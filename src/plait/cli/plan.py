@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.train import DataOption, OverrideOption, RecipeArgument
+from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +19,7 @@ def plan(
     recipe: RecipeArgument,
     data: DataOption = None,
     override: OverrideOption = None,
+    profile: ProfileOption = None,
     rows: Annotated[
         list[str] | None,
         typer.Option(
@@ -37,12 +38,12 @@ def plan(
     """
     from plait.config import read_recipe
 
-    config = read_recipe(recipe, override or ())
+    config = read_recipe(recipe, override or (), profile=profile)
     given = _read_rows(rows or (), config)
 
     from plait.training.plan import plan_run
 
-    planned = plan_run(config, _count_rows(config, data, given))
+    planned = plan_run(config, count_rows(config, data, given))
     if as_json:
         import json
 
@@ -66,7 +67,7 @@ def _read_rows(options: Sequence[str], config: RunConfig) -> dict[str, int]:
     return rows
 
 
-def _count_rows(config: RunConfig, data: str | None, given: dict[str, int]) -> dict[str, int]:
+def count_rows(config: RunConfig, data: str | None, given: dict[str, int]) -> dict[str, int]:
     """Count the training rows of the tasks that take part, those that are not given."""
     stages = [config.stage_config(name) for name in config.stages]
     needed = {task for stage in stages for task in stage.tasks or config.tasks}
@@ -96,6 +97,10 @@ def _count_rows(config: RunConfig, data: str | None, given: dict[str, int]) -> d
 
 
 def _describe(planned: RunPlan) -> Iterator[str]:
+    for name, kind in planned.pretraining.items():
+        yield f"stage {name}: pre-training ({kind})"
+        yield "not counted: how many texts there are without doubles is known once they are read"
+        yield ""
     for stage in planned.stages:
         yield from _describe_stage(stage)
         yield ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, TextIO
 
     from plait.cli.display import Display
-    from plait.predict import Predictor
+    from plait.predict import Answerer
     from plait.types import Prediction
 
 CHUNK = 1024
@@ -104,10 +104,9 @@ Answer = tuple[str, tuple[str, ...], "dict[str, Prediction]"]
 
 
 def _answer(
-    predictor: Predictor, names: list[str], rows: Iterable[Row], total: int, display: Display | None
+    predictor: Answerer, names: list[str], rows: Iterable[Row], total: int, display: Display | None
 ) -> Iterator[Answer]:
     """Answer rows in their order, a chunk at a time; `total` is 0 where nobody knows it."""
-    from dataclasses import replace
     from itertools import islice
 
     done = 0  # answers so far: each task has one for each row
@@ -116,7 +115,7 @@ def _answer(
         if display is not None:
             display.work("answering", done + now, total * len(names))
 
-    predictor = replace(predictor, scorer=replace(predictor.scorer, progress=show))
+    predictor = predictor.watched(show)
     rows = iter(rows)
     while chunk := list(islice(rows, CHUNK)):
         texts = [row[1] for row in chunk]
@@ -153,7 +152,7 @@ def _check_words(
         raise UsageError("give texts as arguments, a file with --input, or lines on standard input")
 
 
-def _choose_tasks(predictor: Predictor, wanted: list[str] | None, num_texts: int) -> list[str]:
+def _choose_tasks(predictor: Answerer, wanted: list[str] | None, num_texts: int) -> list[str]:
     """Return the tasks asked for, or all that take the same number of texts."""
     from plait.errors import UsageError
 
@@ -202,7 +201,7 @@ def _from_lines(stream: BinaryIO, width: int) -> Iterator[Row]:
 
 
 def _from_file(
-    path: Path, predictor: Predictor, task: str, columns: list[str] | None, display: Display
+    path: Path, predictor: Answerer, task: str, columns: list[str] | None, display: Display
 ) -> tuple[int, Iterator[Row]]:
     """Return how many rows a file has and the rows; a bad one is found before the first answer."""
     from plait.data import read_rows
@@ -251,7 +250,7 @@ def _open(path: Path | None) -> Iterator[TextIO]:
 
 def _write_words(
     file: TextIO,
-    predictor: Predictor,
+    predictor: Answerer,
     names: list[str],
     answers: Iterable[Answer],
     probabilities: bool,
@@ -270,7 +269,7 @@ def _write_words(
 
 def _write_csv(
     file: TextIO,
-    predictor: Predictor,
+    predictor: Answerer,
     names: list[str],
     answers: Iterable[Answer],
     probabilities: bool,
@@ -298,7 +297,7 @@ def _write_csv(
 
 def _write_jsonl(
     file: TextIO,
-    predictor: Predictor,
+    predictor: Answerer,
     names: list[str],
     answers: Iterable[Answer],
     probabilities: bool,

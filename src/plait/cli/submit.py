@@ -51,7 +51,7 @@ def submit(
             for task, dataset in datasets.items():
                 settings = predictor.config.tasks[task]
                 path = out / f"{settings.submit_name or task}-{name}-output.csv"
-                answers = predictor.scorer.answer(task, dataset)
+                answers = predictor.answer(task, dataset)
                 with (
                     atomic_path(path) as temporary,
                     temporary.open("w", encoding="utf-8", newline="") as file,

@@ -36,6 +36,14 @@ OverrideOption = Annotated[
         help="Set one of the recipe's settings, such as train.lr=3e-5; may be repeated.",
     ),
 ]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="Run the recipe with another encoder, at its rate: small (e5-small) or packaged.",
+    ),
+]
 
 
 def train(
@@ -46,17 +54,28 @@ def train(
     ] = None,
     data: DataOption = None,
     override: OverrideOption = None,
+    profile: ProfileOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, same recipe.")
     ] = False,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Seed, over the recipe's.")
     ] = None,
+    each_alone: Annotated[
+        bool,
+        typer.Option(
+            "--each-alone", help="Train each task by itself, with its share of the joint budget."
+        ),
+    ] = False,
 ) -> None:
     """Train one encoder on all tasks of a recipe.
 
     The run is a folder with the resolved recipe, the best model, its scores and a checkpoint
     to go on from. Ctrl-C saves and says how to resume.
+
+    With --each-alone there is a run in OUT/TASK for each task, trained on as many batches as the
+    task has in the joint run, and none of the joint run itself; a joint run in OUT/joint is
+    shown beside them. --resume skips those that are finished.
     """
     from datetime import datetime
 
@@ -64,13 +83,18 @@ def train(
     from plait.errors import RunError
 
     overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
-    config = read_recipe(recipe, overrides)
+    config = read_recipe(recipe, overrides, profile=profile)
     if out is None:
         if resume:
             raise RunError("--resume needs --out RUN, the folder to go on in")
         stem = config.name.replace("/", "-")
         out = Path("runs") / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    command = resume_command(recipe, out, data, overrides)
+    command = resume_command(recipe, out, data, overrides, profile)
+    if each_alone:
+        from plait.cli.alone import train_each_alone
+
+        train_each_alone(config, out, data, resume=resume, command=f"{command} --each-alone")
+        return
 
     from plait.cli.display import Display
 
@@ -87,12 +111,15 @@ def train(
     typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, data, config)}")
 
 
-def resume_command(recipe: str, out: Path, data: str | None, overrides: list[str]) -> str:
+def resume_command(
+    recipe: str, out: Path, data: str | None, overrides: list[str], profile: str | None = None
+) -> str:
     """Write the command that goes on with a run."""
     import shlex
 
     words = ["plait", "train", recipe, "--out", str(out)]
     words += ["--data", data] if data else []
+    words += ["--profile", profile] if profile else []
     for override in overrides:
         words += ["-o", override]
     return shlex.join([*words, "--resume"])

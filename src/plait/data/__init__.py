@@ -9,7 +9,7 @@ from plait.data.folders import cache_root, find_file, find_root, sample_root
 from plait.data.rows import FileReport, read_rows
 from plait.data.source import Columns
 from plait.data.split import Progress, SplitName
-from plait.data.store import Dataset, Ragged, load_split
+from plait.data.store import Dataset, Ragged, load_split, load_texts
 from plait.data.swaps import Swapper
 from plait.data.tokens import Layout, Tokenizer
 
@@ -33,6 +33,7 @@ __all__ = [
     "find_root",
     "iterate",
     "load_split",
+    "load_texts",
     "open_source",
     "read_rows",
     "sample_root",

@@ -17,6 +17,7 @@ import pyarrow as pa
 import tokenizers
 import torch
 
+from plait.config import TaskConfig
 from plait.data.cache import FORMAT, Writer, load_or_build
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import cache_root
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
-    from plait.config import BadRows, TaskConfig
+    from plait.config import BadRows, TextsConfig
     from plait.data.tokens import Tokenizer
 
 
@@ -167,6 +168,36 @@ def load_split(
         read_texts,
         tuple(FileReport(**r | {"places": tuple(r["places"])}) for r in meta["report"]),
         key,
+    )
+
+
+def load_texts(
+    name: str,
+    texts: TextsConfig,
+    *,
+    root: Path | None,
+    tokenizer: Tokenizer,
+    max_length: int,
+    seed: int,
+    hint: str = "",
+    progress: Progress | None = None,
+) -> Dataset:
+    """Read and tokenise texts that belong to no task, or map them from the cache."""
+    # Rows are read as a task's without labels, but for the number of columns, which a task
+    # has no three of: hence unchecked.
+    task = TaskConfig.model_construct(kind="score", text=texts.text, train=texts.files)
+    return load_split(
+        name,
+        task,
+        "train",
+        root=root,
+        tokenizer=tokenizer,
+        max_length=max_length,
+        bad_rows="error",
+        seed=seed,
+        labelled=False,
+        hint=hint,
+        progress=progress,
     )
 
 

@@ -191,6 +191,10 @@ class Bert(Encoder):
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.pooler = Pooler(config)
 
+    def word_table(self) -> Tensor:
+        """Return the word embeddings themselves, [vocabulary, width]."""
+        return self.embeddings.word.weight
+
     def word_embeddings(self, ids: Tensor) -> Tensor:
         """Look up [rows, length] ids in the word table alone: [rows, length, width]."""
         return self.embeddings.word(ids)  # type: ignore[no-any-return]

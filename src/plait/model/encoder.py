@@ -235,6 +235,10 @@ class AutoEncoder(Encoder):
             and getattr(settings, "type_vocab_size", 0) > 1
         )
 
+    def word_table(self) -> Tensor:
+        """Return the word embeddings themselves, [vocabulary, width]."""
+        return self.model.get_input_embeddings().weight  # type: ignore[no-any-return]
+
     def word_embeddings(self, ids: Tensor) -> Tensor:
         """Look up [rows, length] ids in the word table alone."""
         return self.model.get_input_embeddings()(ids)  # type: ignore[no-any-return]

@@ -23,6 +23,8 @@ class Head(nn.Module):
     """Contract of the family: vectors [rows, width] -> outputs [examples, num_outputs]."""
 
     gives: ClassVar[Literal["logits", "cosine"]] = "logits"
+    takes: ClassVar[Literal["pooled", "hidden"]] = "pooled"
+    """One vector per row, or those of all tokens: [rows, length, width]."""
 
 
 HEADS: Registry[Head] = Registry("head", "pooled vectors of a batch -> a task's outputs")

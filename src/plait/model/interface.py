@@ -74,6 +74,10 @@ class Encoder(nn.Module):
     notes: str = ""
     """What a user should know about these weights; empty when there is nothing."""
 
+    def word_table(self) -> Tensor:
+        """Return the word embeddings themselves, [vocabulary, width]."""
+        raise NotImplementedError
+
     def word_embeddings(self, ids: Tensor) -> Tensor:
         """Look up [rows, length] ids in the word table alone: [rows, length, width]."""
         raise NotImplementedError

@@ -52,9 +52,20 @@ class MultitaskModel(nn.Module):
         `embeddings`, where given, stands in for the word embeddings of `tokens`.
         """
         encoded = self._encode(task, tokens, embeddings)
-        vectors = pool(encoded, tokens.mask, self.pooling)
-        outputs: Tensor = self.heads[f"task-{task}"](vectors)
+        head = self.heads[f"task-{task}"]
+        if head.takes == "hidden":
+            outputs: Tensor = head(encoded.hidden)
+        else:
+            outputs = head(pool(encoded, tokens.mask, self.pooling))
         return outputs
+
+    def add_head(self, task: str, head: Head) -> None:
+        """Put in one more head."""
+        self.heads[f"task-{task}"] = head
+
+    def drop_head(self, task: str) -> None:
+        """Take a head out again."""
+        del self.heads[f"task-{task}"]
 
     def _encode(self, task: str, tokens: Tokens, embeddings: Tensor | None) -> Encoded:
         """Run the encoder as a task sees it: with its adapter, trainable by it or not."""

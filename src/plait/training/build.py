@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from plait.aggregators import AGGREGATORS
-from plait.data import AUGMENTATIONS, Collator, Tokenizer, find_root, load_split
+from plait.data import AUGMENTATIONS, Collator, Tokenizer, find_root, load_split, load_texts
 from plait.errors import RecipeError, suggest
 from plait.evaluate import Task, primary_metric
 from plait.losses import DEFAULT_LOSSES, LOSSES
@@ -19,6 +19,7 @@ from plait.model.encoder import check_adapters, check_pooling, load_encoder
 from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
 from plait.model.sources import find_encoder, hash_weights
+from plait.pretrain import STAGE_KINDS, Material
 from plait.registry import load_plugin
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plait.aggregators import Aggregator
-    from plait.config import RunConfig
+    from plait.config import RunConfig, StageConfig
     from plait.data import Dataset, SplitName
     from plait.model.encoder import Encoder
+    from plait.pretrain import Objective, StageKind
     from plait.regularizers import Regularizer
     from plait.schedules import Schedule
+    from plait.types import Batch
     from plait.weighting import Weighting
 
     Progress = Callable[[str, int, int], None]
@@ -97,9 +100,10 @@ def check_parts(config: RunConfig) -> None:
             ADAPTERS.validate(task.adapter, f"tasks.{name}.adapter")
         for i, table in enumerate(task.augment):
             AUGMENTATIONS.validate(table, f"tasks.{name}.augment.{i}")
-    for name in config.stages:
+    for index, name in enumerate(config.stages):
         stage = config.stage_config(name)
         where = f"stage.{name}"
+        _check_kind(config, index)
         SCHEDULES.validate(stage.schedule, f"{where}.schedule")
         AGGREGATORS.validate(stage.aggregator, f"{where}.aggregator")
         WEIGHTINGS.validate(stage.weighting, f"{where}.weighting")
@@ -109,6 +113,47 @@ def check_parts(config: RunConfig) -> None:
                 REGULARIZERS.build(table, place).check(config.tasks)
             except ValueError as error:
                 raise RecipeError(f"{place}: {error}") from error
+
+
+NOT_PRETRAINING = ("schedule", "aggregator", "weighting", "regularizers", "early_stopping")
+"""Settings of a stage that mean nothing where it trains on one stream of bare texts."""
+
+
+def build_kind(config: RunConfig, name: str) -> StageKind:
+    """Make what says what a stage trains on."""
+    return STAGE_KINDS.build(config.stage_config(name).kind, f"stage.{name}.kind")
+
+
+def _check_kind(config: RunConfig, index: int) -> None:
+    """Refuse what a stage that pre-trains cannot be told, and one that would be for nothing."""
+    name = config.stages[index]
+    kind, where = build_kind(config, name), f"stage.{name}"
+    for texts in kind.texts:
+        if texts not in config.texts:
+            raise RecipeError(
+                f"{where}.kind.texts names {texts!r}, but there is no "
+                f"[texts.{texts}]{suggest(texts, config.texts)}"
+            )
+    if not kind.pretrains:
+        return
+    for key in NOT_PRETRAINING:
+        if key in config.stage.get(name, {}):
+            raise RecipeError(f"{where}.{key}: a stage that pre-trains has no use for it")
+    pretrain = [build_kind(config, other).pretrains for other in config.stages]
+    if all(pretrain[index:]) and not all(pretrain):
+        raise RecipeError(
+            f"stages: {name!r} pre-trains after the last fine-tuning, whose best checkpoint is "
+            "what a run keeps; put it before"
+        )
+
+
+def stage_settings(config: RunConfig, name: str) -> StageConfig:
+    """Return a stage's settings; one that pre-trains has [train]'s without those of tasks."""
+    settings = config.stage_config(name)
+    if not build_kind(config, name).pretrains:
+        return settings
+    fields = type(settings).model_fields
+    return settings.model_copy(update={key: fields[key].default for key in NOT_PRETRAINING})
 
 
 def build_tasks(config: RunConfig) -> dict[str, Task]:
@@ -192,6 +237,31 @@ def load_data(
     }
 
 
+def load_named_texts(
+    config: RunConfig,
+    tokenizer: Tokenizer,
+    *,
+    data: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Dataset]:
+    """Read the [texts.NAME] that some stage names."""
+    named = {texts for name in config.stages for texts in build_kind(config, name).texts}
+    return {
+        name: load_texts(
+            name,
+            texts,
+            root=find_root(config.data, data),
+            hint=config.data.hint,
+            tokenizer=tokenizer,
+            max_length=config.encoder.max_length,
+            seed=config.seed,
+            progress=None if progress is None else _named(progress, name),
+        )
+        for name, texts in config.texts.items()
+        if name in named
+    }
+
+
 def _named(progress: Progress, what: str) -> Callable[[int, int, int], None]:
     return lambda _, done, total: progress(what, done, total)
 
@@ -203,27 +273,49 @@ class _Plan(NamedTuple):
     aggregator: Aggregator
     weighting: Weighting
     regularizers: list[Regularizer]
+    objectives: dict[str, Objective]
     streams: dict[str, Stream]
 
 
-def check_stages(parts: Parts, train: Mapping[str, Dataset]) -> None:
+def check_stages(
+    parts: Parts, train: Mapping[str, Dataset], texts: Mapping[str, Dataset] | None = None
+) -> None:
     """Refuse what no stage can do with the data there is, before the first one trains."""
     for index in range(len(parts.config.stages)):
-        _plan_stage(parts, index, train)
+        _plan_stage(parts, index, train, texts or {})
 
 
-def build_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> Stage:
-    """Make the parts of one stage: schedule, streams of batches, optimizer, step."""
+def build_stage(
+    parts: Parts,
+    index: int,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset] | None = None,
+    restore: Callable[[], object] | None = None,
+) -> Stage:
+    """Make the parts of one stage: schedule, streams of batches, optimizer, step.
+
+    Heads that only this stage trains are put into the model; drop_heads takes them out.
+    `restore` reads the model's weights back once they are in, before anything copies them.
+    """
     config, name = parts.config, parts.config.stages[index]
-    settings = config.stage_config(name)
-    plan = _plan_stage(parts, index, train)
+    settings = stage_settings(config, name)
+    plan = _plan_stage(parts, index, train, texts or {})
+    for task, objective in plan.objectives.items():
+        if objective.head is not None:
+            parts.model.add_head(task, objective.head.to(parts.device))
+    if restore is not None:
+        restore()
     optimizer = build_optimizer(parts.model, settings)
     add_weighting(optimizer, plan.weighting, settings)
     step = Step(
         parts.model,
         {
-            task: TaskParts(parts.tasks[task].loss, config.tasks[task].weight, plan.regularizers)
-            for task in plan.streams
+            task: TaskParts(
+                objective.loss,
+                config.tasks[task].weight if task in config.tasks else 1.0,
+                plan.regularizers,
+            )
+            for task, objective in plan.objectives.items()
         },
         plan.aggregator,
         optimizer,
@@ -245,14 +337,24 @@ def build_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> Stage
     return stage
 
 
-def _plan_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> _Plan:
+def drop_heads(parts: Parts) -> None:
+    """Take out of the model the heads that a stage had for itself."""
+    for key in list(parts.model.heads):
+        if (task := key.removeprefix("task-")) not in parts.tasks:
+            parts.model.drop_head(task)
+
+
+def _plan_stage(
+    parts: Parts, index: int, train: Mapping[str, Dataset], texts: Mapping[str, Dataset]
+) -> _Plan:
     config, name = parts.config, parts.config.stages[index]
-    settings, where = config.stage_config(name), f"stage.{name}"
-    names = settings.tasks or tuple(config.tasks)
-    for task in names:
+    settings, where = stage_settings(config, name), f"stage.{name}"
+    for task in settings.tasks or config.tasks:
         if task not in train:
             raise RecipeError(f"tasks.{task}.train names no files, but {where} trains on it")
-    freeze(parts.model, settings)
+    objectives = _find_objectives(parts, index, train, texts)
+    names = tuple(objectives)
+    _freeze(parts, settings, objectives, where)
     plan = _Plan(
         SCHEDULES.build(settings.schedule, f"{where}.schedule"),
         AGGREGATORS.build(settings.aggregator, f"{where}.aggregator"),
@@ -261,7 +363,8 @@ def _plan_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> _Plan
             REGULARIZERS.build(table, f"{where}.regularizers.{i}")
             for i, table in enumerate(settings.regularizers)
         ],
-        {task: _stream(parts, index, task, train[task]) for task in names},
+        objectives,
+        {task: _stream(parts, index, task, objectives[task]) for task in names},
     )
     sizes = {task: stream.size for task, stream in plan.streams.items()}
     try:
@@ -272,21 +375,67 @@ def _plan_stage(parts: Parts, index: int, train: Mapping[str, Dataset]) -> _Plan
     return plan
 
 
+def _find_objectives(
+    parts: Parts, index: int, train: Mapping[str, Dataset], texts: Mapping[str, Dataset]
+) -> dict[str, Objective]:
+    config, name = parts.config, parts.config.stages[index]
+    kind = build_kind(config, name)
+    material = Material(
+        parts.model.encoder,
+        parts.tokenizer,
+        parts.collator,
+        {task: parts.tasks[task] for task in config.stage_config(name).tasks or config.tasks},
+        train,
+        {wanted: texts[wanted] for wanted in kind.texts},
+    )
+    try:
+        with torch.random.fork_rng(devices=[]):
+            seed_everything(config.seed, index)  # heads of the stage's own start from here
+            objectives = kind.objectives(material)
+    except ValueError as error:
+        raise RecipeError(f"stage.{name}.kind: {error}") from error
+    for task, objective in objectives.items():
+        if objective.head is not None and task in parts.tasks:
+            raise RecipeError(
+                f"tasks.{task} has the name under which stage.{name} logs its loss; "
+                "call the task otherwise"
+            )
+    return objectives
+
+
+def _freeze(
+    parts: Parts, settings: StageConfig, objectives: Mapping[str, Objective], where: str
+) -> None:
+    """Let train what the stage trains."""
+    heads = [objective.head for objective in objectives.values() if objective.head is not None]
+    if not heads:
+        freeze(parts.model, settings)
+        return
+    freeze(parts.model, settings.model_copy(update={"tasks": tuple(objectives)}))
+    encoder = parts.model.encoder
+    if all(head.takes == "hidden" for head in heads):  # nothing depends on the pooler
+        for name, parameter in encoder.named_parameters():
+            if encoder.layer_of(name) > encoder.num_layers:
+                parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in encoder.parameters()):
+        raise RecipeError(f"{where}: the encoder is frozen, and it is all that pre-training keeps")
+
+
 def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> Passes:
     """Say how a stage goes through a task's examples."""
     stage = config.stage_config(config.stages[index])
-    batch_size = config.tasks[task].batch_size or stage.batch_size
+    own = config.tasks[task].batch_size if task in config.tasks else None
+    batch_size = own or stage.batch_size
     return Passes(num_examples, batch_size, (config.seed, index, task_seed(task)))
 
 
-def _stream(parts: Parts, index: int, task: str, dataset: Dataset) -> Stream:
-    spec = parts.tasks[task].spec
-    passes = plan_passes(parts.config, index, task, len(dataset))
+def _stream(parts: Parts, index: int, task: str, objective: Objective) -> Stream:
+    passes = plan_passes(parts.config, index, task, objective.num_examples)
 
-    def make(rows: torch.Tensor) -> Any:
-        return parts.collator(dataset, rows, spec).to(parts.device)
+    def make(*rows: Any) -> Batch:
+        return objective.make(*rows).to(parts.device)
 
-    return Stream(passes.num_examples, passes.batch_size, passes.seed, make)
+    return Stream(passes.num_examples, passes.batch_size, passes.seed, make, objective.draws)
 
 
 def choose_device(name: str) -> torch.device:

@@ -97,13 +97,23 @@ def _sync_folder(folder: Path) -> None:
 
 def save_weights(path: Path, model: MultitaskModel) -> None:
     """Save the model alone, for whoever predicts with it."""
-    _save(path, dict(model.state_dict()), {"format": "pt"})
+    write_weights(path, model.state_dict())
 
 
 def load_weights(path: Path, model: MultitaskModel) -> None:
     """Read the model back."""
+    _load_model(path, model, read_weights(path))
+
+
+def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Save a model's tensors by their names."""
+    _save(path, weights, {"format": "pt"})
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read a model's tensors by their names."""
     with _open(path) as file:
-        _load_model(path, model, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def save_checkpoint(

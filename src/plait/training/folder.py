@@ -116,6 +116,8 @@ def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -
         return folder
     if not path.is_dir():
         raise RunError(f"there is no run at {path} to resume; leave out --resume to start one")
+    if folder.info.is_file() and "averaged" in folder.read_json(folder.info):
+        raise RunError(f"{path} is an average of runs, which cannot be trained on")
     changed = differences(folder.read_config(), config)
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""

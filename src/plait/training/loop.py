@@ -128,13 +128,20 @@ class Passes:
 class Stream(Passes):
     """One task's training batches."""
 
-    make: Callable[[torch.Tensor], Batch]
+    make: Callable[..., Batch]
     """Rows in, batch out."""
+    draws: bool = False
+    """Whether `make` is handed a generator as well, which follows from the batch's place."""
 
     def take(self, cursor: Cursor, order: np.ndarray) -> Batch:
         """Return the batch a cursor points at."""
         start = cursor.batches * self.batch_size
-        return self.make(torch.from_numpy(order[start : start + self.batch_size]))
+        rows = torch.from_numpy(order[start : start + self.batch_size])
+        if not self.draws:
+            return self.make(rows)
+        # From 1 on: a 0 at the end would not count, and give the generator of the order.
+        place = [*self.seed, cursor.passes, cursor.batches + 1]
+        return self.make(rows, np.random.default_rng(place))
 
 
 @dataclass(frozen=True, slots=True)

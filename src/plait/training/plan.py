@@ -14,7 +14,7 @@ import numpy as np
 
 from plait.errors import RecipeError
 from plait.schedules import SCHEDULES
-from plait.training.build import build_tasks, check_parts, plan_passes
+from plait.training.build import build_kind, build_tasks, check_parts, plan_passes
 from plait.training.loop import Route
 from plait.training.optimizer import rate_factor
 
@@ -99,6 +99,9 @@ class RunPlan:
     name: str
     updates: int
     stages: list[StagePlan]
+    pretraining: dict[str, str]
+    """Stages that pre-train, with their kinds. They are not counted: how many texts there are
+    without doubles is known once they have been read."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -109,8 +112,17 @@ def plan_run(config: RunConfig, rows: Mapping[str, int]) -> RunPlan:
     """Plan a recipe for tasks of so many training rows."""
     check_parts(config)
     build_tasks(config)
-    stages = [_plan_stage(_find_route(config, i, rows)) for i in range(len(config.stages))]
-    return RunPlan(config.name, sum(stage.updates for stage in stages), stages)
+    pretraining = {
+        name: config.stage_config(name).kind["name"]
+        for name in config.stages
+        if build_kind(config, name).pretrains
+    }
+    stages = [
+        _plan_stage(_find_route(config, i, rows))
+        for i, name in enumerate(config.stages)
+        if name not in pretraining
+    ]
+    return RunPlan(config.name, sum(stage.updates for stage in stages), stages, pretraining)
 
 
 def _find_route(config: RunConfig, index: int, rows: Mapping[str, int]) -> Route:

@@ -20,7 +20,16 @@ import torch
 from plait.data import shared_examples
 from plait.errors import DeviceMemoryError, Interrupted, RunError
 from plait.evaluate import Scorer, Scores, score_baseline
-from plait.training.build import Parts, build, build_stage, check_stages, load_data
+from plait.training.build import (
+    Parts,
+    build,
+    build_kind,
+    build_stage,
+    check_stages,
+    drop_heads,
+    load_data,
+    load_named_texts,
+)
 from plait.training.checkpoint import (
     disk_full_told,
     load_checkpoint,
@@ -77,7 +86,7 @@ def train(
             closing.callback(listener.close)
         # Until the data is known to be good, nothing is written that a second try would trip over.
         datasets = session.read(data)
-        check_stages(parts, datasets["train"])
+        check_stages(parts, datasets["train"], datasets["texts"])
         with opened(folder, config, resume=resume, command=command):
             return session.run(datasets, _read_state(folder))
 
@@ -146,6 +155,9 @@ class _Session:
                 for report in dataset.report:
                     if report.skipped or report.added:
                         self.tell("note", str(report))
+        data["texts"] = load_named_texts(
+            self.config, self.parts.tokenizer, data=root, progress=progress
+        )
         for name in data["dev"]:
             if name not in data["train"]:
                 continue
@@ -170,7 +182,7 @@ class _Session:
             before = self.folder.read_json(self.folder.info)
             shape = self.folder.read_json(self.folder.encoder)
             for split, name in ((s, n) for s in facts for n in facts[s]):
-                if before["data"][split].get(name) != facts[split][name]:
+                if before["data"].get(split, {}).get(name) != facts[split][name]:
                     raise RunError(
                         f"the {split} data of {name} changed since {self.folder.path} was "
                         "started; bring it back as it was, or train under another --out"
@@ -189,10 +201,15 @@ class _Session:
     def _train_stage(self, index: int, data: Data) -> None:
         parts, state = self.parts, self.state
         saved = self.folder.checkpoint.exists() and (state.step or state.stage)
-        if saved:  # before the stage is built: some parts of it begin by copying the model
+
+        def restore() -> None:
             load_checkpoint(self.folder.checkpoint, parts.model, None)
-        stage = build_stage(parts, index, data["train"])
-        if saved and state.step:
+
+        inside = bool(saved and state.step)
+        if saved and not inside:  # between stages no head is there but the tasks'
+            restore()
+        stage = build_stage(parts, index, data["train"], data["texts"], restore if inside else None)
+        if inside:
             step = stage.step
             kept = load_checkpoint(self.folder.checkpoint, parts.model, step.optimizer)
             step.load_tensors(kept)
@@ -208,6 +225,7 @@ class _Session:
             if not _is_memory(error):
                 raise
             raise _explain_memory(self.config, stage, self.command) from error
+        drop_heads(parts)
         state.next_stage()
         if state.stage < len(self.config.stages):
             self._save(None)
@@ -216,7 +234,7 @@ class _Session:
 
     def _evaluation(self, stage: Stage, data: Data) -> Callable[[], dict[str, Scores]] | None:
         """Choose the rows scored while training: dev, and some of train if asked."""
-        if not data["dev"]:
+        if not data["dev"] or build_kind(self.config, stage.name).pretrains:
             return None
         dev, limit = data["dev"], stage.config.eval_limit
         some = {name: self._some(name, d, limit) for name, d in dev.items() if limit}
@@ -239,7 +257,8 @@ class _Session:
         self.sums.add(record)
         self.conflicts.add(record.result)
         self.tell("step", record)
-        if record.total_steps % self.config.log_every == 0 or record.scores:
+        is_last = record.step == record.num_steps  # the next stage may train something else
+        if record.total_steps % self.config.log_every == 0 or record.scores or is_last:
             if conflicts := self.conflicts.take():
                 self.tell("conflicts", record, conflicts)
             self.tell("losses", record, self.sums.take())
@@ -391,7 +410,7 @@ def _explain_memory(config: RunConfig, stage: Stage, command: str) -> DeviceMemo
     size = stream.batch_size
     if size == 1:
         hint = f"try -o encoder.max_length={max(8, config.encoder.max_length // 2)}"
-    elif config.tasks[task].batch_size is not None:
+    elif task in config.tasks and config.tasks[task].batch_size is not None:
         hint = f"try -o tasks.{task}.batch_size={size // 2}"
     else:
         table = f"stage.{stage.name}" if stage.name in config.stage else "train"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class TaskParts:
     """What the step needs to know of one task."""
 
-    loss: Loss
+    loss: Loss | Callable[[Tensor, Tensor], Tensor]
+    """A Loss; what only has its call will do where there are no regularizers."""
     weight: float = 1.0
     regularizers: Sequence[Regularizer] = ()
 
@@ -202,7 +203,8 @@ class Step:
         loss = parts.loss(outputs, batch.labels)
         if not parts.regularizers:
             return loss, None
-        terms = [term(self.model, task, batch, outputs, parts.loss) for term in parts.regularizers]
+        task_loss = cast("Loss", parts.loss)
+        terms = [term(self.model, task, batch, outputs, task_loss) for term in parts.regularizers]
         return loss, torch.stack(terms).sum()
 
     @property

@@ -1,0 +1,96 @@
+"""`plait train --each-alone`: one run per task, each with the budget it has in the joint run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from plait.config import RunConfig
+    from plait.training.alone import Alone
+
+JOINT = "joint"
+"""Folder beside the single tasks' whose scores the table shows as well."""
+
+
+def train_each_alone(
+    config: RunConfig, out: Path, data: str | None, *, resume: bool, command: str
+) -> None:
+    """Train every task by itself into OUT/TASK and print what each came to."""
+    from plait.cli.display import Display
+    from plait.cli.plan import count_rows
+    from plait.cli.train import resumable
+    from plait.errors import RunError
+
+    begun = [name for name in config.tasks if (out / name).exists()]
+    if begun and not resume:
+        raise RunError(
+            f"{out / begun[0]} exists already and is not overwritten; go on there with "
+            f"`{command}`, or choose another --out"
+        )
+    from plait.training.alone import plan_alone
+
+    planned = plan_alone(config, count_rows(config, data, {}))
+    results = {}
+    for task, alone in planned.items():
+        folder = out / task
+        with resumable(folder, command), Display() as display:
+            display.note(
+                f"{task} alone: {alone.batches:,} batches of it are in the joint run, "
+                f"{alone.updates:,} updates here"
+            )
+            from plait.training.run import train
+
+            outcome = train(
+                alone.config,
+                folder,
+                data=data,
+                resume=folder.exists(),
+                command=command,
+                listeners=[display],
+            )
+        results[task] = outcome.result
+    _show(results, planned, _joint_scores(config, out))
+    typer.echo(f"\nThe runs are in {out}, a folder for each task.")
+
+
+def _joint_scores(config: RunConfig, out: Path) -> Mapping[str, float | None]:
+    """Return the joint run's dev figures if it was trained into the folder beside the others."""
+    from plait.training.folder import RunFolder
+
+    folder = RunFolder(out / JOINT)
+    if JOINT in config.tasks or not folder.scores.is_file():
+        return {}
+    figures: dict[str, float | None] = (
+        folder.read_json(folder.scores).get("dev", {}).get("primary", {})
+    )
+    return figures
+
+
+def _show(
+    results: Mapping[str, dict[str, Any]],
+    planned: Mapping[str, Alone],
+    joint: Mapping[str, float | None],
+) -> None:
+    from plait.cli.display import figure, make_console, print_table
+    from plait.evaluate import primary_metric
+
+    rows = [["task", "figure", "updates", "baseline", "alone", *([JOINT] if joint else [])]]
+    for task, result in results.items():
+        if "dev" not in result:
+            continue
+        settings = planned[task].config.tasks[task]
+        row = [task, primary_metric(settings, settings.metric), f"{result['steps']:,}"]
+        row.append(figure(result["baseline"]["primary"].get(task)))
+        row.append(figure(result["dev"]["primary"][task]))
+        rows.append([*row, *([figure(joint.get(task))] if joint else [])])
+    console = make_console()
+    console.print()
+    if len(rows) == 1:
+        console.print("There is no dev set to score.")
+        return
+    print_table(console, rows, num_words=2)

@@ -1,0 +1,33 @@
+"""`plait ensemble`: several runs become one that answers for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")]
+
+
+def ensemble(
+    runs: RunsArgument,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="A new folder for the ensemble.")
+    ],
+    how: Annotated[
+        Literal["mode", "mean"], typer.Option("--how", help="How their answers become one.")
+    ] = "mode",
+) -> None:
+    """See several runs as one, by vote or by mean.
+
+    By mode, a class is the one most of them choose (of equals, the one of the higher mean
+    probability) and a score is their median; by mean, probabilities and scores are averaged.
+    The folder names the runs, which stay where they are; evaluate, predict and submit take
+    it like a run. The runs share their tasks and labels, and may differ in all else.
+    """
+    from plait.ensemble import make_ensemble
+
+    folder = make_ensemble(runs, out, how)
+    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+    typer.echo(f"The ensemble of {count} is in {folder}. Try next:\n  plait evaluate {folder}")

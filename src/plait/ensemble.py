@@ -1,0 +1,282 @@
+"""Several runs become one that answers for all of them: a small folder, and its Ensemble.
+
+ensemble.toml           the members, how their answers become one, and the tasks they share
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+import numpy as np
+import tomli_w
+
+from plait.data import Dataset
+from plait.errors import RunError, suggest
+from plait.predict import Answerer, Predictor
+from plait.training.build import load_data
+from plait.training.checkpoint import write_text
+from plait.training.folder import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import torch
+
+    from plait.data import SplitName
+    from plait.evaluate import Floats
+    from plait.predict import Progress
+    from plait.types import TaskSpec
+
+How = Literal["mode", "mean"]
+FILE = "ensemble.toml"
+
+T = TypeVar("T")
+
+
+def load(run: str | Path, *, device: str = "auto", precision: str = "auto") -> Predictor | Ensemble:
+    """Read a run's best model, or the models of an ensemble."""
+    if is_ensemble(Path(run)):
+        return Ensemble.load(run, device=device, precision=precision)
+    return Predictor.load(run, device=device, precision=precision)
+
+
+def is_ensemble(folder: Path) -> bool:
+    """Say whether a folder holds an ensemble."""
+    return (folder / FILE).is_file()
+
+
+# --- the answers of several become one ---------------------------------------------------
+
+
+def combine(answers: Floats, how: How) -> Floats:
+    """Make one answer of several members', [members, examples] or [members, examples, classes].
+
+    By mode, a class is the one most members choose and a score their median; by mean, each is
+    the mean. Scores of an even number of members have the mean of the middle two for a median.
+    """
+    if how == "mean":
+        mean: Floats = answers.mean(axis=0)
+        return mean
+    if answers.ndim == 2:
+        median: Floats = np.median(answers, axis=0)
+        return median
+    return _elect(answers)
+
+
+def _elect(answers: Floats) -> Floats:
+    """Return probabilities [examples, classes] whose highest is the class most members choose.
+
+    Of classes with as many votes, the one of the higher mean probability is chosen, the first
+    of equals. The probabilities are the members' mean. Where a few very sure members would turn
+    that against the vote, they are the mean of those members alone that chose the class.
+    """
+    mean: Floats = answers.mean(axis=0)
+    num_classes = answers.shape[2]
+    ballots = np.eye(num_classes)[answers.argmax(axis=2)]
+    votes = ballots.sum(axis=0)
+    tied = votes == votes.max(axis=1, keepdims=True)
+    chosen = np.where(tied, mean, -1.0).argmax(axis=1)
+    outvoted = mean.argmax(axis=1) != chosen
+    if outvoted.any():
+        row = np.arange(len(chosen))
+        agreeing = ballots[:, row, chosen]  # [members, examples]
+        total = np.einsum("me,mec->ec", agreeing, answers)
+        mean[outvoted] = (total / agreeing.sum(axis=0)[:, None])[outvoted]
+    return mean
+
+
+# --- the folder --------------------------------------------------------------------------
+
+
+def make_ensemble(runs: Sequence[str | Path], out: str | Path, how: How = "mode") -> Path:
+    """Write an ensemble of runs that share their tasks; they stay where they are."""
+    folder = Path(out)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder} exists already and is not overwritten; choose another --out")
+    members = [Path(run) for run in runs]
+    if not members:
+        raise RunError("an ensemble has at least one member")
+    places = [member.resolve() for member in members]
+    for number, (member, place) in enumerate(zip(members, places, strict=True)):
+        if place in places[:number]:
+            raise RunError(f"{member} is named twice; every member has one vote")
+    shared: dict[str, Any] = {}
+    for member in members:
+        outline = _read_outline(member)
+        shared = shared or outline
+        _compare(member, outline, f"{members[0]}", shared)
+    folder.mkdir(parents=True, exist_ok=True)
+    table = {"how": how, "members": [_spell(place, folder) for place in places], "tasks": shared}
+    write_text(folder / FILE, tomli_w.dumps(table))
+    return folder
+
+
+def _read_outline(member: Path) -> dict[str, Any]:
+    """Return what a run's tasks are, without loading its model."""
+    if is_ensemble(member):
+        raise RunError(f"{member} is an ensemble itself; name its members instead")
+    run = RunFolder(member)
+    if not member.is_dir():
+        raise RunError(f"there is no run at {member}")
+    tasks = run.read_config().tasks
+    if not run.weights.is_file():
+        raise RunError(f"{member} has no model yet: its training has not got that far")
+    return {name: outline(task) for name, task in tasks.items()}
+
+
+def outline(spec: TaskSpec) -> dict[str, Any]:
+    """Return what of a task its answers depend on; members may differ in all else."""
+    meaning = {"range": list(spec.range)} if spec.kind == "score" else {"labels": list(spec.labels)}
+    return {"kind": spec.kind, "num_texts": len(spec.text), **meaning}
+
+
+def _compare(member: Path, found: Mapping[str, Any], other: str, wanted: Mapping[str, Any]) -> None:
+    """Refuse a member whose tasks are not those of the others."""
+    for name in (*wanted, *found):
+        if name not in found or name not in wanted:
+            has, lacks = (other, member) if name in wanted else (member, other)
+            raise RunError(
+                f"{has} has a task {name!r} and {lacks} has none; members share all their tasks"
+            )
+        for key, value in wanted[name].items():
+            if found[name].get(key) != value:
+                raise RunError(
+                    f"task {name!r} has {key} {found[name].get(key)!r} in {member}, but "
+                    f"{value!r} in {other}; members share what their tasks mean"
+                )
+
+
+def _spell(member: Path, folder: Path) -> str:
+    """Write a member's path as seen from the folder, so that both can move together."""
+    try:
+        return Path(os.path.relpath(member, folder.resolve())).as_posix()
+    except ValueError:  # on another drive
+        return member.as_posix()
+
+
+def _read_file(path: Path) -> tuple[How, list[Path], dict[str, Any]]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        how, members = table["how"], table["members"]
+        tasks = {name: dict(task) for name, task in table["tasks"].items()}
+        places = [path.parent / member for member in members]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # TOML's are ValueErrors
+        told = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise RunError(f"{path} is not an ensemble that plait wrote: {told}") from error
+    if how not in ("mode", "mean"):
+        raise RunError(f"{path}: how = {how!r}{suggest(str(how), ('mode', 'mean'))}")
+    if not places:
+        raise RunError(f"{path} names no members")
+    return how, places, tasks
+
+
+# --- the ensemble ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Views(Dataset):
+    """One data set as each member reads it; to everybody else, as the first one does."""
+
+    views: tuple[Dataset, ...] = ()
+
+    @classmethod
+    def of(cls, views: Sequence[Dataset]) -> Views:
+        """Gather the members' views."""
+        first = {field.name: getattr(views[0], field.name) for field in fields(Dataset)}
+        return cls(**first, views=tuple(views))
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble(Answerer):
+    """Several trained models seen as one.
+
+    Their files, columns and data root are those of the first member's recipe; each member reads
+    the texts with its own tokenizer. All of them are in memory at once.
+    """
+
+    members: tuple[Predictor, ...]
+    how: How = "mode"
+    """mode: the class most members choose, the median of their scores; mean: the mean of both."""
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "auto", precision: str = "auto") -> Ensemble:
+        """Read an ensemble's members."""
+        path = Path(folder)
+        if not is_ensemble(path):
+            raise RunError(f"{path} is not an ensemble: it has no {FILE}")
+        how, places, tasks = _read_file(path / FILE)
+        for place in places:
+            if not place.is_dir():
+                raise RunError(f"{path / FILE} names a member {place}, which is not there")
+            _compare(place, _read_outline(place), str(path), tasks)
+        members = [Predictor.load(p, device=device, precision=precision) for p in places]
+        return cls(path, members[0].config, members[0].tasks, tuple(members), how)
+
+    def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
+        """Make a data set of texts given by hand."""
+        return Views.of(self._each_view(lambda member: member.tokenise(texts)))
+
+    def load_split(
+        self,
+        split: SplitName,
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+        labelled: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Dataset]:
+        """Read a split of the first member's files, or of files of the same names elsewhere."""
+        wanted = None if tasks is None else {name: self.task(name) for name in tasks}
+
+        def read(member: Predictor) -> dict[str, Dataset]:
+            # Files and seed are the first one's, so that all see the same rows in the same order.
+            config = self.config.model_copy(update={"encoder": member.config.encoder})
+            return load_data(
+                config,
+                member.tokenizer,
+                split,
+                data=data,
+                tasks=wanted,
+                labelled=labelled,
+                progress=progress,
+            )
+
+        views = self._each_view(read)
+        return {name: Views.of([view[name] for view in views]) for name in views[0]}
+
+    def _each_view(self, read: Callable[[Predictor], T]) -> list[T]:
+        """Read for every member; those that read alike share what is read."""
+        known: dict[tuple[bytes, int], T] = {}
+        views = []
+        for member in self.members:
+            files = RunFolder(member.folder)
+            key = (files.tokenizer.read_bytes(), member.config.encoder.max_length)
+            if key not in known:
+                known[key] = read(member)
+            views.append(known[key])
+        return views
+
+    def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
+        """Return probabilities [examples, classes] or scores [examples], in the data's order.
+
+        `dataset` is one that this ensemble read; `rows`, in rising order, are those to answer,
+        all unless given.
+        """
+        assert isinstance(dataset, Views)
+        pairs = zip(self.members, dataset.views, strict=True)
+        return combine(np.stack([m.answer(task, view, rows) for m, view in pairs]), self.how)
+
+    def watched(self, progress: Progress) -> Self:
+        """Return the same, calling `progress` with the task, rows done and rows in all."""
+        count = len(self.members)
+
+        def after(number: int) -> Progress:
+            # A row is done when all have answered it; until then, it counts in part.
+            return lambda task, done, total: progress(task, (number * total + done) // count, total)
+
+        members = tuple(member.watched(after(i)) for i, member in enumerate(self.members))
+        return replace(self, members=members)

@@ -1,0 +1,67 @@
+"""The contract of the kinds of stage."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from plait.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from plait.data import Collator, Dataset, Tokenizer
+    from plait.evaluate import Task
+    from plait.model.heads import Head
+    from plait.model.interface import Encoder
+    from plait.types import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a stage can be made of."""
+
+    encoder: Encoder
+    tokenizer: Tokenizer
+    collator: Collator
+    tasks: Mapping[str, Task]
+    """The stage's."""
+    train: Mapping[str, Dataset]
+    """Their training rows; dev and test never come here."""
+    texts: Mapping[str, Dataset]
+    """The recipe's [texts.NAME] that the kind names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One stream of batches and what is to be learnt from it."""
+
+    num_examples: int
+    make: Callable[..., Batch]
+    """Row numbers (int64 tensor) in, batch out; and a numpy Generator after them if it draws."""
+    loss: Callable[[Tensor, Tensor], Tensor]
+    """The model's outputs and the batch's labels -> the mean loss."""
+    head: Head | None = None
+    """For this stage alone: dropped at its end. None for a task, whose head the model has."""
+    draws: bool = False
+    """Whether `make` draws at random; its generator follows from the seed and the place."""
+
+
+class StageKind(ABC):
+    """What a stage trains: objectives by name, a task's being the task's name."""
+
+    pretrains: ClassVar[bool] = True
+    """Whether it trains on texts alone: dev is not scored, and the stage has no use for a
+    schedule, aggregator, weighting or regularizers."""
+    texts: tuple[str, ...] = ()
+    """The [texts.NAME] it asks for."""
+
+    @abstractmethod
+    def objectives(self, material: Material) -> dict[str, Objective]:
+        """Return what to train on; a ValueError says in a sentence why there is nothing."""
+
+
+STAGE_KINDS: Registry[StageKind] = Registry("stage-kind", "training rows -> what a stage learns")

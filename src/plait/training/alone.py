@@ -1,0 +1,115 @@
+"""A recipe of several tasks becomes one recipe per task: what each would learn by itself.
+
+A task alone gets the budget it has in the joint run, stage by stage: as many of its batches
+(exactly those that the plan counts), in updates of as many batches as the stage accumulates,
+with dev scored as often. So a difference between the two is not one of training time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plait.config import RunConfig
+from plait.errors import RecipeError
+from plait.training.plan import plan_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plait.training.plan import StagePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """One task's own recipe, and what it may spend."""
+
+    config: RunConfig
+    batches: int
+    """Of the task, in the joint run."""
+    updates: int
+    """That the same batches make when they come alone."""
+
+
+def plan_alone(config: RunConfig, rows: Mapping[str, int]) -> dict[str, Alone]:
+    """Make a recipe for each task that the joint run trains, given their training rows.
+
+    Settings stay as they are, early stopping among them, save for what only makes sense between
+    tasks: the schedule becomes `sequential`, the aggregator `sum`, the weighting `fixed`, and
+    regularizers keep this task's weight alone. Stages without the task are left out. Where a
+    stage accumulates, its last update may take up to `accumulate - 1` batches more.
+    """
+    plan = plan_run(config, rows)
+    for name, kind in plan.pretraining.items():
+        raise RecipeError(
+            f"stage.{name} pre-trains ({kind}), which is no task's own; leave it out with "
+            "-o 'stages=[...]' to train each task alone"
+        )
+    alone = {}
+    for task in config.tasks:
+        stages = {
+            stage.name: stage
+            for stage in plan.stages
+            if task in stage.tasks and stage.tasks[task].batches_taken
+        }
+        if stages:
+            alone[task] = _restrict(config, task, stages)
+    return alone
+
+
+def _restrict(config: RunConfig, task: str, stages: Mapping[str, StagePlan]) -> Alone:
+    table = config.model_dump()
+    table["name"] = f"{config.name}-{task}"
+    table["tasks"] = {task: table["tasks"][task]}
+    table["published"] = None  # what the joint run is compared with
+    table["stages"] = tuple(stages)
+    between: dict[str, Any] = {
+        "schedule": {"name": "sequential"},
+        "aggregator": {"name": "sum"},
+        "weighting": {"name": "fixed"},
+    }
+    table["train"] |= {**between, "tasks": None}
+    table["stage"] = {}
+    updates = 0
+    for name, stage in stages.items():
+        settings = config.stage_config(name)
+        budget = _budget(stage, task)
+        own = {k: v for k, v in config.stage.get(name, {}).items() if k not in between}
+        kept = (_only(part, task, config) for part in settings.regularizers)
+        table["stage"][name] = {
+            **own,
+            "tasks": (task,),
+            "regularizers": tuple(part for part in kept if part is not None),
+            **budget,
+            "eval_every": _spread(stage, settings.eval_every, budget["max_steps"]),
+        }
+        updates += budget["max_steps"]
+    taken = sum(stage.tasks[task].batches_taken for stage in stages.values())
+    return Alone(RunConfig.model_validate(table), taken, updates)
+
+
+def _budget(stage: StagePlan, task: str) -> dict[str, int]:
+    """Return the epochs and updates in which a task's batches of a stage come alone."""
+    counts = stage.tasks[task]
+    # An epoch of the task alone is one pass, whose last update may be of fewer batches.
+    whole, rest = divmod(counts.batches_taken, counts.batches)
+    updates = whole * -(-counts.batches // stage.accumulate) + -(-rest // stage.accumulate)
+    return {"epochs": whole + (rest > 0), "max_steps": updates}
+
+
+def _spread(stage: StagePlan, every: int | str, updates: int) -> int:
+    """Return after how many updates to score dev, for as many chances to be the best model."""
+    times = len(stage.epochs) if isinstance(every, str) else -(-stage.updates // every)
+    return -(-updates // times)
+
+
+def _only(part: dict[str, Any], task: str, config: RunConfig) -> dict[str, Any] | None:
+    """Keep of a part's tables by task this task's entry; None where it has none."""
+    kept = {}
+    for key, value in part.items():
+        if isinstance(value, dict) and value and value.keys() <= config.tasks.keys():
+            if task not in value:
+                return None
+            value = {task: value[task]}
+        kept[key] = value
+    return kept

@@ -1,0 +1,133 @@
+"""Runs of one shape become a run whose weights are the mean of theirs (a model soup).
+
+The uniform soup of Wortsman et al. 2022 ("Model soups: averaging weights of multiple
+fine-tuned models improves accuracy without increasing inference time"): every tensor is the
+plain mean of the members', encoder and heads alike. Their greedy soup, which leaves out
+members that do not help on held-out data, is not built in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from plait import __version__
+from plait.config import to_toml
+from plait.errors import RunError
+from plait.training.checkpoint import atomic_path, read_weights, write_text, write_weights
+from plait.training.folder import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+
+def average_runs(runs: Sequence[str | Path], out: str | Path) -> RunFolder:
+    """Average the best models of runs into a new run's folder.
+
+    Its recipe is the first one's. It has no checkpoint and no log, and no scores until somebody
+    computes them; run.json names the members and the hashes of their weights.
+    """
+    target = RunFolder(Path(out))
+    if target.path.exists() and (not target.path.is_dir() or any(target.path.iterdir())):
+        raise RunError(f"{target.path} exists already and is not overwritten; choose another --out")
+    members = [RunFolder(Path(run)) for run in runs]
+    if not members:
+        raise RunError("an average needs at least one run")
+    first = members[0]
+    facts = _describe(first)
+    for member in members[1:]:
+        _compare(member, _describe(member), first, facts)
+    weights = _mean(members)
+    info = {
+        "plait": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "encoder": first.read_json(first.info)["encoder"],
+        "averaged": [
+            {"run": str(member.path.resolve()), "sha256": _hash(member.weights)}
+            for member in members
+        ],
+    }
+    target.path.mkdir(parents=True, exist_ok=True)
+    write_text(target.recipe, to_toml(first.read_config()))
+    write_text(target.info, json.dumps(info, indent=1))
+    for source, copy in ((first.encoder, target.encoder), (first.tokenizer, target.tokenizer)):
+        with atomic_path(copy) as temporary:
+            shutil.copyfile(source, temporary)
+    write_weights(target.weights, weights)  # last: a folder without it says that it is not whole
+    return target
+
+
+def _describe(run: RunFolder) -> dict[str, Any]:
+    """Return everything that runs must share for their weights to mean the same."""
+    if not run.path.is_dir():
+        raise RunError(f"there is no run at {run.path}")
+    config = run.read_config()
+    if not run.weights.is_file():
+        raise RunError(f"{run.path} has no model yet: its training has not got that far")
+    facts: dict[str, Any] = {"tasks": sorted(config.tasks)}
+    for name, task in sorted(config.tasks.items()):
+        for key in ("kind", "labels", "range", "inputs", "head", "loss", "adapter"):
+            facts[f"tasks.{name}.{key}"] = getattr(task, key)
+        facts[f"tasks.{name}: number of texts"] = len(task.text)
+    for key in ("architecture", "pooling", "max_length", "segments"):
+        facts[f"encoder.{key}"] = getattr(config.encoder, key)
+    facts["sha256 of the encoder they began with"] = run.read_json(run.info)["encoder"]["sha256"]
+    # What is dropped while training is no part of the model that answers.
+    shape = run.read_json(run.encoder)
+    facts |= {f"encoder.json: {k}": v for k, v in shape.items() if "dropout" not in k}
+    facts["tokenizer"] = _hash(run.tokenizer)
+    return facts
+
+
+def _compare(
+    run: RunFolder, found: Mapping[str, Any], first: RunFolder, wanted: Mapping[str, Any]
+) -> None:
+    for key in [*wanted, *found]:
+        if found.get(key) != wanted.get(key):
+            raise RunError(
+                f"{run.path} and {first.path} cannot be averaged, since they differ in {key} "
+                f"({found.get(key)!r} and {wanted.get(key)!r}); `plait ensemble` combines answers "
+                "of runs that are built differently"
+            )
+
+
+def _mean(members: Sequence[RunFolder]) -> dict[str, Tensor]:
+    """Average tensor by tensor, in double precision; whole numbers must be the same in all."""
+    first = read_weights(members[0].weights)
+    sums = {name: tensor.double() for name, tensor in first.items()}
+    for member in members[1:]:
+        weights = read_weights(member.weights)
+        for name in [*first, *weights]:
+            if not _is_alike(first.get(name), weights.get(name)):
+                raise RunError(
+                    f"{member.path} and {members[0].path} cannot be averaged, since their models "
+                    f"differ in the shape of {name}"
+                )
+        for name, tensor in weights.items():
+            sums[name] += tensor.double()
+    return {
+        name: (sums[name] / len(members)).to(tensor.dtype) if tensor.is_floating_point() else tensor
+        for name, tensor in first.items()
+    }
+
+
+def _is_alike(ours: Tensor | None, theirs: Tensor | None) -> bool:
+    if ours is None or theirs is None or ours.shape != theirs.shape:
+        return False
+    return ours.is_floating_point() or torch.equal(ours, theirs)
+
+
+def _hash(path: Path) -> str:
+    if not path.is_file():
+        raise RunError(f"{path} is missing")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,373 @@
+"""The packaged recipes: one per published row, with the row's figures; each of them can run."""
+
+from __future__ import annotations
+
+import csv
+import random
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.config import RunConfig, list_recipes, read_recipe
+from plait.errors import RecipeError
+from plait.training.build import build_tasks, check_parts
+from plait.training.plan import plan_run
+from plait.training.run import train
+
+# The four reports' tables, as printed: SST, Quora, STS; then how the report sums them up.
+PRINTED = """
+a/baseline                          .469 .713  .540  mean .574
+a/round-robin-truncated             .486 .717  .559  mean .587
+a/round-robin-full                  .476 .706  .577  mean .586
+a/pcgrad                            .496 .728  .572  mean .599
+a/proportional                      .460 .808  .515  mean .594
+a/annealed                          .480 .804  .581  mean .622
+a/square-root                       .500 .810  .582  mean .631
+a/square-root-ce                    .500 .810  .582  mean .631
+a/square-root-mse                   .480 .783  .437  mean .567
+a/annealed-ce                       .480 .804  .581  mean .622
+a/annealed-mse                      .458 .786  .412  mean .522
+a/square-root-new-heads             .481 .861  .795  mean .712
+a/annealed-new-heads                .510 .873  .770  mean .718
+a/simcse-old-heads                  .507 .817  .710  mean .678
+a/simcse-new-heads                  .492 .867  .801  mean .720
+a/square-root-smart-3-1-1           .522 .874  .815  mean .737
+a/square-root-smart-5-3-3           .522 .877  .830  mean .743
+a/annealed-smart-3-1-1              .511 .876  .806  mean .731
+a/annealed-smart-5-3-3              .509 .878  .823  mean .737
+b/baseline                          .144 .380 -.007  sum .517
+b/sst-first-last-layer              .292 .647  .250  sum 1.189
+b/sst-first-full-model              .522 .778  .358  sum 1.658
+b/sst-first-200                     .460 .667  .320  sum 1.447
+b/pcgrad-200                        .482 .702  .351  sum 1.535
+b/sst-first-cosine-sts-200          .452 .630  .564  sum 1.646
+b/pcgrad-cosine-sts-200             .479 .678  .603  sum 1.760
+b/pcgrad-cosine-sts-200-batch-16    .500 .693  .641  sum 1.834
+b/pcgrad-cosine-para-200-batch-16   .495 .696  .369  sum 1.805
+b/pcgrad-cosine-both-200-batch-16   .503 .691  .614  sum 1.808
+b/sst-last-cosine-sts-200           .396 .625  .459  sum 1.480
+b/sum-12-cosine-sts-200             .487 .625  .458  sum 1.570
+b/pcgrad-cosine-sts                 .505 .719  .656  sum 1.880 overall .684
+c/baseline                          .450 .739  .356
+c/sampled                           .460 .650  .374
+c/smart                             .482 .659  .363
+c/pcgrad                            .469 .721  .368
+c/pcgrad-smart                      .486 .719  .351
+c/pcgrad-smart-5-epochs
+c/pcgrad-smart-extra-data
+c/cross-encoding                    .480 .830  .838
+c/cross-encoding-pcgrad-smart-0     .460 .818  .845
+c/cross-encoding-pcgrad-smart-1     .459 .821  .847
+c/cross-encoding-pcgrad-smart-2     .500 .825  .843  overall .748
+d/baseline-sequential               .506 .673  .224  overall .597
+d/cos-sim-sequential                .507 .787  .394  overall .664
+d/concat-sequential                 .494 .795  .833  overall .735
+d/concat-smart-sequential           .530 .782  .771  overall .733
+d/concat-smart-simultaneous         .510 .883  .874  overall .777
+d/concat-smart-pretrain             .530 .906  .873  overall .791
+d/concat-smart-surgery-pretrain     .533 .904  .864  overall .790
+d/lambda-1-dropout-0.1              .536 .905  .884  overall .794
+d/lambda-1-dropout-0.2              .546 .900  .888  overall .797
+d/lambda-1-dropout-0.3              .530 .906  .873  overall .791
+d/lambda-1-dropout-0.4              .536 .900  .888  overall .793
+d/lambda-1-dropout-0.5              .537 .897  .884  overall .792
+d/lambda-5-dropout-0.1              .544 .904  .893  overall .798
+d/lambda-5-dropout-0.2              .530 .905  .895  overall .794
+d/lambda-5-dropout-0.3              .540 .902  .889  overall .796
+d/lambda-5-dropout-0.4              .544 .905  .889  overall .798
+d/lambda-5-dropout-0.5              .530 .903  .884  overall .792
+"""
+
+# Rows of the reports that have no recipe, and why.
+MISSING = {
+    "D: ensemble of five": "is made of five finished runs, not trained by a recipe",
+}
+
+# Published runs that are no row of a table.
+BESIDES = {
+    "d/lambda-sst",
+    "minbert/cfimdb-full-model",
+    "minbert/cfimdb-last-layer",
+    "minbert/sst-full-model",
+    "minbert/sst-last-layer",
+}
+
+ALIASES = {
+    "a/annealed-ce": "a/annealed",
+    "a/square-root-ce": "a/square-root",
+    "d/concat-smart-pretrain": "d/lambda-1-dropout-0.3",
+}
+
+ROWS = {line.split()[0]: line.split()[1:] for line in PRINTED.strip().splitlines()}
+RECIPES = [name for name, table in list_recipes().items() if table.get("about")]
+PUBLISHED = [name for name in RECIPES if "published" in list_recipes()[name]]
+ON_BERT = [name for name in PUBLISHED if name not in ALIASES]
+
+SIZES = {"sst": 8544, "quora": 63483, "sts": 6040, "cfimdb": 1707}
+DEMO_SIZES = dict.fromkeys(("sentiment", "paraphrase", "similarity"), 320)
+
+
+# --- the rows ----------------------------------------------------------------------------
+
+
+def test_every_row_is_there_or_missed():
+    assert set(PUBLISHED) == ROWS.keys() | BESIDES
+    systems = [name[0] for name in ROWS] + [row[0].lower() for row in MISSING]
+    assert {s: systems.count(s) for s in "abcd"} == {"a": 19, "b": 13, "c": 11, "d": 18}
+    assert len(systems) - len(ALIASES) == 58
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_figures_are_as_printed(name):
+    published = read_recipe(name).published
+    assert published is not None
+    assert published.system == name[0].upper()
+    tasks, sums = ROWS[name][:3], ROWS[name][3:]
+    expected = dict(zip(("sst", "quora", "sts"), map(float, tasks), strict=False))
+    expected |= {sums[i]: float(sums[i + 1]) for i in range(0, len(sums), 2)}
+    assert published.figures == expected
+
+
+def test_no_row_stands_twice():
+    rows = [read_recipe(name).published for name in PUBLISHED]
+    assert len({(p.system, p.table, p.row) for p in rows if p}) == len(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_sums_follow_from_the_figures(name):
+    """Except where the report itself has it wrong."""
+    figures = read_recipe(name).published.figures
+    wrong_in_print = {"a/annealed-mse", "b/pcgrad-cosine-para-200-batch-16"}
+    if not figures or name in wrong_in_print:
+        return
+    sst, quora, sts = (figures[task] for task in ("sst", "quora", "sts"))
+    sums = {
+        "mean": (sst + quora + sts) / 3,
+        "sum": sst + quora + sts,
+        "overall": (sst + quora + (1 + sts) / 2) / 3,
+    }
+    for summary in figures.keys() & sums.keys():
+        assert figures[summary] == pytest.approx(sums[summary], abs=0.0021), summary
+
+
+@pytest.mark.parametrize(("name", "other"), ALIASES.items())
+def test_an_alias_is_the_same_run(name, other):
+    one, two = (_settings(read_recipe(n)) for n in (name, other))
+    assert one == two
+    assert read_recipe(name).published.alias == other
+
+
+def test_only_aliases_are_the_same_run():
+    settings = [repr(_settings(read_recipe(name))) for name in ON_BERT]
+    assert len(set(settings)) == len(ON_BERT)
+    assert [n for n in PUBLISHED if read_recipe(n).published.alias] == sorted(ALIASES)
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    return config.model_dump(exclude={"name", "about", "published"})
+
+
+# --- what they are -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_it_loads_builds_and_plans(name):
+    config = read_recipe(name)
+    assert config.name == name
+    check_parts(config)
+    build_tasks(config)
+    assert plan_run(config, SIZES | DEMO_SIZES).updates > 0
+
+
+def test_bases_are_extended_by_others():
+    tables = list_recipes()
+    extended = (_words(table.get("extends", [])) for table in tables.values())
+    parents = set(chain.from_iterable(extended))
+    assert {name for name in tables if name not in RECIPES} <= parents
+
+
+def _words(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("name", ON_BERT)
+def test_what_all_reports_share(name):
+    config = read_recipe(name)
+    assert config.encoder.source == "google-bert/bert-base-uncased"
+    assert config.encoder.pooling == "cls-pooler"
+    for stage in map(config.stage_config, config.stages):
+        assert stage.lr == (1e-3 if stage.mode == "last-layer" else 1e-5)
+        assert (stage.weight_decay, stage.clip, stage.betas) == (0, 0, (0.9, 0.999))
+        assert (stage.eps, stage.warmup, stage.decay) == (1e-6, 0, "constant")
+
+
+def test_system_a():
+    for name in (n for n in ROWS if n.startswith("a/")):
+        config = read_recipe(name)
+        new = "new-heads" in name or "smart" in name
+        assert ("simcse" in config.stages) == ("simcse" in name)
+        assert {config.tasks[t].inputs for t in ("quora", "sts")} == {"joined" if new else "apart"}
+        wanted = "mse" if "mse" in name else "score-cross-entropy"
+        assert config.tasks["sts"].loss["name"] == wanted
+        assert config.train.batch_size == 8
+        assert config.train.schedule.get("steps", 2400) == 2400
+    weights = read_recipe("a/annealed-smart-5-3-3").train.regularizers[0]["weight"]
+    assert weights == {"sst": 5, "quora": 3, "sts": 3}
+
+
+def test_system_b():
+    for name in (n for n in ROWS if n.startswith("b/")):
+        config = read_recipe(name)
+        assert config.train.epochs == 9
+        assert config.train.schedule.get("cap") == (200 if "200" in name else None)
+        assert ("pcgrad" in name) == (config.train.aggregator["name"] == "pcgrad")
+        is_cosine = "cosine-sts" in name or "cosine-both" in name
+        assert config.tasks["sts"].head["name"] == ("cosine" if is_cosine else "linear")
+        is_cosine = "cosine-para" in name or "cosine-both" in name
+        assert ("cos" in config.tasks["quora"].head["features"]) == is_cosine
+    order = read_recipe("b/sum-12-cosine-sts-200").train.schedule["order"]
+    for task in ("sst", "quora", "sts"):
+        assert sum(epoch for epoch, other in enumerate(order) if other == task) == 12
+
+
+def test_system_c():
+    for name in (n for n in ROWS if n.startswith("c/")):
+        config = read_recipe(name)
+        assert config.tasks["quora"].count == (None if name == "c/baseline" else 14150)
+        surgery = "pcgrad" in name
+        assert config.train.schedule["name"] == ("round-robin" if surgery else "sequential")
+        assert config.train.batch_size == (3 if "extra" in name else 5 if surgery else 8)
+        assert config.train.epochs == (5 if "5-epochs" in name else 10)
+        parts = [part["name"] for part in config.train.regularizers]
+        assert parts == (["smart-unit", "bregman"] if "smart" in name else [])
+        if name.endswith(("-0", "-1", "-2")):
+            assert {part["variant"] for part in config.train.regularizers} == {int(name[-1])}
+
+
+def test_system_d():
+    for name in (n for n in ROWS if n.startswith("d/")):
+        config = read_recipe(name)
+        dropout = float(name[-3:]) if "dropout" in name else 0.3
+        heads = {task.head["dropout"] for task in config.tasks.values()}
+        assert heads | {config.encoder.dropout} == {dropout}
+        if name.endswith("sequential"):
+            stages = [config.stage_config(stage) for stage in config.stages]
+            assert [stage.tasks for stage in stages] == [("quora",), ("sts",), ("sst",)]
+            assert [stage.epochs for stage in stages] == [2, 10, 10]
+        else:
+            assert config.stage_config("finetune").schedule["name"] == "simultaneous"
+            assert ("pretrain" in config.stages) == ("simultaneous" not in name)
+        if "lambda" in name:
+            assert config.train.regularizers[0]["weight"] == float(name.split("-")[1])
+
+
+# --- profiles ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["small", "packaged"])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_profile_keeps_the_idea(name, profile):
+    plain, other = read_recipe(name), read_recipe(name, profile=profile)
+    assert other.encoder.source != plain.encoder.source
+    assert other.encoder.pooling == "mean"
+    assert (other.tasks, other.stages, other.published) == (
+        plain.tasks,
+        plain.stages,
+        plain.published,
+    )
+    kept = {"source", "pooling"}
+    assert other.encoder.model_dump(exclude=kept) == plain.encoder.model_dump(exclude=kept)
+    for stage in plain.stages:
+        one, two = plain.stage_config(stage), other.stage_config(stage)
+        assert one.model_dump(exclude={"lr"}) == two.model_dump(exclude={"lr"})
+        assert two.lr == (1e-3 if one.mode == "last-layer" else 5e-5)
+
+
+def test_a_profile_gives_way_to_what_is_typed():
+    config = read_recipe("a/baseline", ["train.lr=1e-4"], {"seed": 5}, profile="small")
+    assert (config.train.lr, config.seed) == (1e-4, 5)
+
+
+def test_profiles_are_no_recipes():
+    assert not [name for name in list_recipes() if "profile" in name]
+    with pytest.raises(RecipeError, match="there is no profile 'smal'; did you mean 'small'"):
+        read_recipe("a/baseline", profile="smal")
+
+
+# --- training ----------------------------------------------------------------------------
+
+THINGS = ("film", "book", "song", "meal", "walk")
+WORDS = ("awful", "plain", "fine", "great", "dull")
+
+
+def _write(path: Path, columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+    """Write a file as the course has them: tabs, and a first column without a name."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerows([("", *columns), *((i, f"id{i}", *row) for i, row in enumerate(rows))])
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small files in the course's format, and the two that system C adds."""
+    folder = tmp_path_factory.mktemp("course")
+    draw = random.Random(1)
+
+    def say() -> str:
+        return f" the {draw.choice(THINGS)} was {draw.choice(WORDS)} ."
+
+    def some(count: int, texts: int, labels: tuple[object, ...]) -> list[tuple[object, ...]]:
+        return [(*(say() for _ in range(texts)), labels[i % len(labels)]) for i in range(count)]
+
+    one, two = ("id", "sentence"), ("id", "sentence1", "sentence2")
+    for split, count in (("train", 40), ("dev", 10)):
+        for name, labels in (("sst", (0, 1, 2, 3, 4)), ("cfimdb", (0, 1))):
+            path = folder / f"ids-{name}-{split}.csv"
+            _write(path, (*one, "sentiment"), some(count, 1, labels))
+        path = folder / f"quora-{split}.csv"
+        _write(path, (*two, "is_duplicate"), some(count, 2, ("0.0", "1.0")))
+        path = folder / f"sts-{split}.csv"
+        _write(path, (*two, "similarity"), some(count, 2, (0.0, 1.2, 3.8, 5.0)))
+    reviews = [f"{say()}\t{i % 5}\tshop" for i in range(10)]
+    (folder / "reviews-5class.tsv").write_text("\n".join(["text\tlabel\tsource", *reviews, ""]))
+    words = ("entailment", "neutral", "contradiction")
+    pairs = [f"{say()}\t{say()}\t{words[i % 3]}" for i in range(9)]
+    (folder / "nli-pairs.tsv").write_text("\n".join(["premise\thypothesis\tlabel", *pairs, ""]))
+    return folder
+
+
+# One of each idea; the others are variations on these.
+FIRST = {
+    "course",
+    "minbert/cfimdb-last-layer",
+    "a/baseline",
+    "a/round-robin-full",
+    "a/simcse-new-heads",
+    "a/annealed-smart-5-3-3",
+    "b/baseline",
+    "b/sum-12-cosine-sts-200",
+    "b/pcgrad-cosine-both-200-batch-16",
+    "c/pcgrad-smart-extra-data",
+    "c/cross-encoding-pcgrad-smart-2",
+    "d/cos-sim-sequential",
+    "d/concat-smart-surgery-pretrain",
+}
+TRAINED = [
+    pytest.param(name, marks=() if name in FIRST else pytest.mark.slow)
+    for name in RECIPES
+    if name != "demo" and name not in ALIASES
+]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_it_trains(name, course, tiny_encoder, tmp_path):
+    overrides = ["train.max_steps=2", "device=cpu", "listeners=[]"]
+    overrides += [f"encoder.source={tiny_encoder.as_posix()}", "encoder.max_length=32"]
+    if read_recipe(name).tasks.get("quora") and read_recipe(name).tasks["quora"].count:
+        overrides.append("tasks.quora.count=20")
+    config = read_recipe(name, overrides)
+    outcome = train(config, tmp_path / "run", data=str(course))
+    assert outcome.result["steps"] == 2 * len(config.stages)
+    assert outcome.result["dev"]["primary"].keys() == config.tasks.keys()
