@@ -411,3 +411,13 @@ def test_differences_see_a_task_come_and_go(folder):
     new = extend(folder, '[tasks.new]\nkind = "binary"\ntext = "t"')
     assert "tasks.new.kind: unset -> 'binary'" in differences(old, new)
     assert "tasks.new.kind: 'binary' -> unset" in differences(new, old)
+
+
+def test_settings_without_a_name_are_those_of_the_default_part(tmp_path):
+    recipe = tmp_path / "a.toml"
+    recipe.write_text(
+        'name = "a"\n[tasks.x]\nkind = "binary"\ntext = "t"\nlabel = "l"\ntrain = "x.csv"\n'
+    )
+    config = read_recipe(recipe, ["train.schedule.together=true", "tasks.x.head.dropout=0.4"])
+    assert config.train.schedule == {"name": "round-robin", "together": True}
+    assert config.tasks["x"].head == {"name": "linear", "dropout": 0.4}

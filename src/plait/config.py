@@ -56,6 +56,19 @@ class Section(BaseModel):
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_parts(cls, values: object) -> object:
+        """Let settings without a name be those of the part that is there by default."""
+        if not isinstance(values, dict):
+            return values
+        named = {}
+        for key, field in cls.model_fields.items():
+            part, given = field.default, values.get(key)
+            if isinstance(part, dict) and "name" in part and isinstance(given, dict):
+                named[key] = given if "name" in given else {**part, **given}
+        return {**values, **named}
+
 
 class FileConfig(Section):
     """One data file. What is not set here is taken from its task."""
@@ -88,7 +101,7 @@ class FileConfig(Section):
 Files = Annotated[tuple[FileConfig, ...], BeforeValidator(_as_tuple)]
 
 
-class TaskConfig(TaskSpec):
+class TaskConfig(Section, TaskSpec):
     """A task with its files, head, loss and weight."""
 
     about: str = ""

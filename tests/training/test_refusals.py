@@ -48,6 +48,14 @@ def test_a_folder_with_anything_in_it_is_not_touched(runs):
     assert [p.name for p in (runs.folder / "a").iterdir()] == ["thesis.txt"]
 
 
+def test_surgery_on_one_task_at_a_time_is_refused(runs):
+    with pytest.raises(RecipeError, match=r"aggregator = 'pcgrad' .* each update .* has one"):
+        runs.train("a", "train.aggregator='pcgrad'", "train.schedule='round-robin'")
+    assert not (runs.folder / "a").exists()
+    runs.train("b", "train.aggregator='pcgrad'", "train.accumulate=2", "train.max_steps=2")
+    runs.train("c", "train.aggregator='pcgrad'", "train.tasks=['mood']", "train.max_steps=2")
+
+
 def test_an_empty_folder_will_do(runs):
     (runs.folder / "a").mkdir()
     assert runs.train("a").result["steps"] == STEPS

@@ -369,5 +369,5 @@ def test_shared_examples_and_skipped_rows_are_noted(runs):
         file.write("x,, good\n")
     spy = runs.Spy()
     runs.train("a", "data.bad_rows='skip'", listeners=[spy])
-    assert any("dev examples are in train as well" in note for note in spy.notes)
+    assert any("train and dev share" in note for note in spy.notes)
     assert any("mood-dev.csv" in note for note in spy.notes)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from typing import IO, TYPE_CHECKING
+import threading
+import weakref
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -76,10 +78,32 @@ class Separated(Source):
 
     def _read_fast(self, places: list[int], width: int) -> Iterator[Chunk]:
         names, end = [f"f{place}" for place in places], f"f{width - 1}"
-        with (
-            self._open() as (stream, raw),
-            pyarrow.csv.open_csv(
-                _WholeLineEnds(stream),
+        with self._open() as (stream, raw):
+            count, last = -1, None  # the header comes as a row
+            for batch in self._batches(stream, width, list(dict.fromkeys([*names, end]))):
+                numbers = np.arange(count, count + len(batch))
+                count += len(batch)
+                if len(batch) == 0:
+                    continue
+                last = batch.column(end)[-1].as_py()
+                skip = int(numbers[0] < 0)
+                arrays = [batch.column(name).slice(skip) for name in names]
+                yield Chunk(numbers[skip:], arrays, raw.tell())
+            if last is not None and b"\n" in last:
+                self._refuse_open_quote()
+
+    def _batches(self, stream: IO[bytes], width: int, names: list[str]) -> Iterator[Any]:
+        """Let pyarrow read the stream, and wait until its threads have let go of it.
+
+        A thread of pyarrow's that still holds a Python object while the interpreter goes down
+        ends the process with SIGABRT, after all went well.
+        """
+        lent: Any = _WholeLineEnds(stream)
+        returned = threading.Event()
+        weakref.finalize(lent, returned.set).atexit = False
+        try:
+            reader = pyarrow.csv.open_csv(
+                lent,
                 pyarrow.csv.ReadOptions(
                     use_threads=False, block_size=self.chunk_bytes, autogenerate_column_names=True
                 ),
@@ -91,22 +115,14 @@ class Separated(Source):
                 # bytes, so that a text that is not UTF-8 spoils its own row alone
                 pyarrow.csv.ConvertOptions(
                     column_types={f"f{i}": pa.binary() for i in range(width)},
-                    include_columns=list(dict.fromkeys([*names, end])),
+                    include_columns=names,
                 ),
-            ) as reader,
-        ):
-            count, last = -1, None  # the header comes as a row
-            for batch in reader:
-                numbers = np.arange(count, count + len(batch))
-                count += len(batch)
-                if len(batch) == 0:
-                    continue
-                last = batch.column(end)[-1].as_py()
-                skip = int(numbers[0] < 0)
-                arrays = [batch.column(name).slice(skip) for name in names]
-                yield Chunk(numbers[skip:], arrays, raw.tell())
-            if last is not None and b"\n" in last:
-                self._refuse_open_quote()
+            )
+            with reader:
+                yield from reader
+        finally:
+            lent = reader = None
+            returned.wait(timeout=5)
 
     def _read_carefully(self, places: list[int], width: int, done: int) -> Iterator[Chunk]:
         numbers: list[int] = []

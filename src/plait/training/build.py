@@ -369,9 +369,15 @@ def _plan_stage(
     sizes = {task: stream.size for task, stream in plan.streams.items()}
     try:
         turns = plan.schedule.epoch(sizes, 0, settings.epochs, np.random.default_rng(0))
-        next(iter(turns), None)
+        most = max(map(len, turns), default=0)
     except ValueError as error:
         raise RecipeError(f"{where}.schedule: {error}") from error
+    if plan.aggregator.per_task and most == 1 < len(names) and settings.accumulate == 1:
+        raise RecipeError(
+            f"{where}.aggregator = {settings.aggregator['name']!r} weighs the gradients of several "
+            f"tasks, but each update of schedule {settings.schedule['name']!r} has one: take a "
+            "round-robin with together = true, simultaneous, or accumulate above 1"
+        )
     return plan
 
 

@@ -165,7 +165,7 @@ class _Session:
             if overlap.count:
                 self.tell(
                     "note",
-                    f"{name}: {overlap.count} dev examples are in train as well "
+                    f"{name}: train and dev share {_count(overlap.count, 'example')} "
                     f"(first: {', '.join(overlap.ids[:3])}); dev scores are a little flattered",
                 )
         if note := self.parts.encoder["notes"]:
@@ -274,7 +274,7 @@ class _Session:
             self._save(stage)
         if stopping:
             raise Interrupted(
-                f"stopped after {record.total_steps} updates; everything is saved in "
+                f"stopped after {_count(record.total_steps, 'update')}; everything is saved in "
                 f"{self.folder.path}. Go on with: {self.command}"
             )
 
@@ -310,7 +310,8 @@ class _Session:
         if rule is None or rule.per_task or not _is_out(self.state, rule, ""):
             return False
         self.tell(
-            "note", f"stopped early after {self.state.total_steps} updates: dev got no better"
+            "note",
+            f"stopped early after {_count(self.state.total_steps, 'update')}: dev got no better",
         )
         return True
 
@@ -394,6 +395,10 @@ class _LossSums:
 
     def to_json(self) -> dict[str, list[float]]:
         return {task: torch.stack(losses).tolist() for task, losses in self.losses.items()}
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _is_out(state: TrainState, rule: EarlyStopping, name: str) -> bool:
