@@ -215,7 +215,7 @@ def test_settings_of_the_tasks_training_do_not_reach_it(run):
     outcome = run(
         "a",
         *BEFORE["simcse"],
-        "train.schedule={name='by-epoch', order=['mood', 'same', 'near']}",
+        "train.schedule={name='simultaneous', leader='mood'}",
         "train.regularizers=['smart']",
         "train.aggregator='pcgrad'",
         "train.early_stopping.patience=1",
