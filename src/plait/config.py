@@ -432,7 +432,7 @@ def _find(recipe: str, beside: Path | None) -> tuple[str, str, Path | None]:
     if not packaged.is_file():
         raise RecipeError(
             f"there is no recipe {recipe!r}{suggest(recipe, list_recipes())} "
-            "(a recipe of your own is named by its path, ending in .toml)"
+            "(see `plait list recipes`; one of your own is named by its path, ending in .toml)"
         )
     return packaged.read_text(encoding="utf-8"), recipe, None
 

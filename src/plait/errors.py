@@ -73,10 +73,14 @@ class Interrupted(PlaitError):  # noqa: N818 - it is no error that a user stops
     exit_code = 130
 
 
+MOST_NAMED = 40
+"""Known names a sentence can still hold, such as the keys of a table."""
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return '; did you mean X?' or, when nothing is near, '; known: ...'."""
+    """Return '; did you mean X?' or, when nothing is near and they are few, '; known: ...'."""
     known = sorted(known)
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return f"; known: {', '.join(known)}" if known else ""
+    return f"; known: {', '.join(known)}" if 0 < len(known) <= MOST_NAMED else ""
