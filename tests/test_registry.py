@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -225,3 +227,12 @@ def test_a_plugin_is_a_python_file(tmp_path: Path):
     (tmp_path / "notes.txt").write_text("x = 1")
     with pytest.raises(RecipeError, match="which is not a Python file"):
         load_plugin(tmp_path / "notes.txt")
+
+
+def test_an_inherited_setting_is_looked_up_where_it_was_written():
+    # `Variant` is a word of the base's module alone.
+    from plait.regularizers import REGULARIZERS
+
+    settings = {s.name: s for s in REGULARIZERS.settings("smart")}
+    assert typing.get_args(settings["variant"].annotation) == (0, 1, 2)
+    assert not hasattr(sys.modules["plait.regularizers.smart"], "Variant")

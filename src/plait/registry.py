@@ -98,7 +98,11 @@ class Registry(Generic[T]):
         # Only the settings' types are looked up: those of the context before them may be
         # imported for the type checker alone.
         asked = {p.name: p.annotation for p in keywords if p.annotation is not p.empty}
-        scope = getattr(part.__init__, "__globals__", {})
+        # An inherited setting is written in the words of its base's module.
+        scope: dict[str, Any] = {}
+        for base in reversed(part.__mro__):
+            scope |= vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
+        scope |= getattr(part.__init__, "__globals__", {})
         try:
             hints = typing.get_type_hints(SimpleNamespace(__annotations__=asked), scope)
         except NameError as error:

@@ -125,7 +125,7 @@ def _build(entry: Path, build: Callable[[Writer], dict[str, Any]]) -> None:
     try:
         writer.finish(build(writer))
         writer.close()
-        _sync_folder(folder)
+        sync_folder(folder)
         if entry.exists() and _load(entry) is None:  # damaged: out of the way
             shutil.rmtree(entry, ignore_errors=True)
         try:
@@ -134,7 +134,7 @@ def _build(entry: Path, build: Callable[[Writer], dict[str, Any]]) -> None:
             if _load(entry) is None:
                 raise
             return  # another process was first; its work is as good as ours
-        _sync_folder(entry.parent)
+        sync_folder(entry.parent)
     finally:
         writer.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -145,7 +145,8 @@ def _sync(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Put a folder's own entries on disk, so that a rename in it lasts."""
     if os.name == "posix":  # elsewhere a folder cannot be opened
         handle = os.open(folder, os.O_RDONLY)
         try:

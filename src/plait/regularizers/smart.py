@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from plait.regularizers.base import REGULARIZERS, Weighted
-from plait.regularizers.divergences import Variant, inner_distance, last_distance
+from plait.regularizers.base import REGULARIZERS
+from plait.regularizers.divergences import last_distance
 from plait.regularizers.passes import clean_outputs, exact
+from plait.regularizers.perturbation import Perturbing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @REGULARIZERS.register("smart")
 @dataclass(kw_only=True)
-class SMART(Weighted):
+class SMART(Perturbing):
     """Smoothness-inducing adversarial regularization, as the paper has it.
 
     Jiang et al. 2020, https://arxiv.org/abs/1911.03437, Algorithm 1: the word embeddings x get
@@ -45,19 +46,10 @@ class SMART(Weighted):
     else 3.7 times.
     """
 
-    variant: Variant = 0
-    epsilon: float = 1e-5
-    sigma: float = 1e-5
-    eta: float = 1e-3
-    inner_steps: int = 1
+    sizes = ("epsilon", "sigma", "eta")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("epsilon", "sigma", "eta"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        if self.inner_steps < 1:
-            raise ValueError(f"inner_steps must be 1 or more, not {self.inner_steps}")
+    epsilon: float = 1e-5
+    eta: float = 1e-3
 
     def term(
         self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
@@ -70,23 +62,9 @@ class SMART(Weighted):
             moved = model(task, batch.tokens, words + change)
         return last_distance(self.variant, loss, clean, moved).mean()
 
-    def perturb(
-        self, model: MultitaskModel, task: str, batch: Batch, clean: Tensor, loss: Loss
-    ) -> Tensor:
-        """Return x~ - x after the inner steps, [rows, length, width]."""
-        words = model.encoder.word_embeddings(batch.tokens.ids).detach()
-        real = batch.tokens.mask.unsqueeze(-1)
-        change = self.sigma * torch.randn_like(words) * real
-        for _ in range(self.inner_steps):
-            change.requires_grad_()
-            moved = model(task, batch.tokens, words + change)
-            # A sum: an example's direction does not depend on how many others there are.
-            distance = inner_distance(self.variant, loss, clean, moved).sum()
-            (gradient,) = torch.autograd.grad(distance, change)
-            gradient = gradient * real
-            largest = gradient.abs().amax(dim=(1, 2), keepdim=True)
-            direction = gradient / largest.clamp(min=torch.finfo(gradient.dtype).tiny)
-            # With p = infinity the projection is a clamp.
-            change = change.detach() + self.eta * direction
-            change = change.clamp(-self.epsilon, self.epsilon)
-        return change
+    def move(self, change: Tensor, gradient: Tensor) -> Tensor:
+        """Go `eta` along the gradient over its largest entry, held inside the ball."""
+        largest = gradient.abs().amax(dim=(1, 2), keepdim=True)
+        direction = gradient / largest.clamp(min=torch.finfo(gradient.dtype).tiny)
+        # With p = infinity the projection is a clamp.
+        return (change + self.eta * direction).clamp(-self.epsilon, self.epsilon)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
-from plait.regularizers.base import REGULARIZERS, Weighted
-from plait.regularizers.divergences import Variant, inner_distance, last_distance
+from plait.regularizers.base import REGULARIZERS
+from plait.regularizers.divergences import last_distance
+from plait.regularizers.perturbation import Perturbing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 @REGULARIZERS.register("smart-unit")
 @dataclass(kw_only=True)
-class SMARTUnit(Weighted):
+class SMARTUnit(Perturbing):
     """SMART with noise of size 1, as the public codes have it and the four systems ran it.
 
     After Jiang et al. 2020, https://arxiv.org/abs/1911.03437, but for what becomes of the
@@ -40,19 +39,10 @@ class SMARTUnit(Weighted):
     inner gradient is each example's own, whatever the size of the batch.
     """
 
-    variant: Variant = 0
-    epsilon: float = 1e-6
-    sigma: float = 1e-5
-    step_size: float = 1e-3
-    inner_steps: int = 1
+    sizes = ("epsilon", "sigma", "step_size")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("epsilon", "sigma", "step_size"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        if self.inner_steps < 1:
-            raise ValueError(f"inner_steps must be 1 or more, not {self.inner_steps}")
+    epsilon: float = 1e-6
+    step_size: float = 1e-3
 
     def term(
         self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
@@ -63,18 +53,7 @@ class SMARTUnit(Weighted):
         moved = model(task, batch.tokens, words + change)
         return last_distance(self.variant, loss, outputs, moved).mean()
 
-    def perturb(
-        self, model: MultitaskModel, task: str, batch: Batch, clean: Tensor, loss: Loss
-    ) -> Tensor:
-        """Return the disturbance, [rows, length, width], at most 1 in every entry."""
-        words = model.encoder.word_embeddings(batch.tokens.ids).detach()
-        real = batch.tokens.mask.unsqueeze(-1)
-        change = self.sigma * torch.randn_like(words) * real
-        for _ in range(self.inner_steps):
-            change.requires_grad_()
-            moved = model(task, batch.tokens, words + change)
-            distance = inner_distance(self.variant, loss, clean, moved).sum()
-            (gradient,) = torch.autograd.grad(distance, change)
-            step = change.detach() + self.step_size * gradient * real
-            change = step / (step.abs().amax(dim=-1, keepdim=True) + self.epsilon)
-        return change
+    def move(self, change: Tensor, gradient: Tensor) -> Tensor:
+        """Go `step_size` along the gradient, then make every word's largest entry 1."""
+        step = change + self.step_size * gradient
+        return step / (step.abs().amax(dim=-1, keepdim=True) + self.epsilon)

@@ -19,6 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from plait.data.cache import sync_folder
 from plait.errors import DiskFullError, RunError
 from plait.training.loop import TrainState
 
@@ -40,7 +41,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -84,15 +85,6 @@ def _disk_full(path: Path) -> DiskFullError:
         f"the disk is full: {path} could not be written; {kept}. "
         f"Free some room, then go on with --out {path.parent} --resume"
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def save_weights(path: Path, model: MultitaskModel) -> None:

@@ -1,0 +1,59 @@
+"""What both kinds of SMART share: noise on the embedded words that climbs by gradient steps."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from plait.regularizers.base import Weighted
+from plait.regularizers.divergences import Variant, inner_distance
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from plait.losses import Loss
+    from plait.model.multitask import MultitaskModel
+    from plait.types import Batch
+
+
+@dataclass(kw_only=True)
+class Perturbing(Weighted):
+    """A regularizer that looks for a perturbation under which the outputs change most."""
+
+    sizes: ClassVar[tuple[str, ...]]
+    """Names of the settings that must be above 0."""
+
+    variant: Variant = 0
+    sigma: float = 1e-5
+    inner_steps: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.sizes:
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.inner_steps < 1:
+            raise ValueError(f"inner_steps must be 1 or more, not {self.inner_steps}")
+
+    def perturb(
+        self, model: MultitaskModel, task: str, batch: Batch, clean: Tensor, loss: Loss
+    ) -> Tensor:
+        """Return x~ - x after the inner steps, [rows, length, width]; 0 at padding."""
+        words = model.encoder.word_embeddings(batch.tokens.ids).detach()
+        real = batch.tokens.mask.unsqueeze(-1)
+        change = self.sigma * torch.randn_like(words) * real
+        for _ in range(self.inner_steps):
+            change.requires_grad_()
+            moved = model(task, batch.tokens, words + change)
+            # A sum: an example's direction does not depend on how many others there are.
+            distance = inner_distance(self.variant, loss, clean, moved).sum()
+            (gradient,) = torch.autograd.grad(distance, change)
+            change = self.move(change.detach(), gradient * real)
+        return change
+
+    @abstractmethod
+    def move(self, change: Tensor, gradient: Tensor) -> Tensor:
+        """Take one inner step from a perturbation along the gradient of the distance."""
