@@ -23,8 +23,9 @@ from plait.config import read_recipe
 from plait.regularizers import REGULARIZERS
 from plait.regularizers.divergences import inner_distance, last_distance
 from plait.regularizers.passes import exact
-from plait.training.build import build, build_stage, load_data
+from plait.training.build import build, load_data
 from plait.training.loop import Cursor, TrainState, run_stage
+from plait.training.stages import build_stage
 
 
 def look(regularizer, model, task, batch, loss, *, dropout: bool) -> dict[str, float]:

@@ -12,11 +12,12 @@ from safetensors.torch import load_file
 import plait
 from plait.config import read_recipe
 from plait.errors import RecipeError, RunError
-from plait.training.build import build, build_stage, drop_heads, load_data, load_named_texts
+from plait.training.build import build, load_data, load_named_texts
 from plait.training.checkpoint import load_state
 from plait.training.listeners import Listener
 from plait.training.loop import Cursor
 from plait.training.run import train
+from plait.training.stages import build_stage, drop_heads
 
 BEFORE = {
     "simcse": ["stages=['before', 'finetune']", "stage.before.kind='simcse'"],

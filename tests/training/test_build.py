@@ -9,12 +9,11 @@ from plait.config import read_recipe
 from plait.errors import EncoderError, RecipeError
 from plait.training.build import (
     build,
-    build_stage,
-    check_stages,
     choose_device,
     choose_precision,
     load_data,
 )
+from plait.training.stages import build_stage, check_stages
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from plait.config import RunConfig, StageConfig, TaskConfig
 from plait.errors import RecipeError
 from plait.schedules import SCHEDULES
-from plait.training.build import plan_passes
 from plait.training.loop import Stage, Stream, TrainState, run_stage
 from plait.training.plan import RunPlan, plan_run, spell
+from plait.training.stages import plan_passes
 from plait.training.step import StepResult
 from plait.types import Batch, Tokens
 

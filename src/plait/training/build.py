@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from plait.aggregators import AGGREGATORS
@@ -19,28 +18,21 @@ from plait.model.encoder import check_adapters, check_pooling, load_encoder
 from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
 from plait.model.sources import find_encoder, hash_weights
-from plait.pretrain import STAGE_KINDS, Material
+from plait.pretrain import STAGE_KINDS
 from plait.registry import load_plugin
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
 from plait.training.listeners import LISTENERS
-from plait.training.loop import Passes, Stage, Stream, seed_everything, task_seed
-from plait.training.optimizer import add_weighting, build_optimizer, freeze
-from plait.training.step import Step, TaskParts
+from plait.training.loop import seed_everything
 from plait.weighting import WEIGHTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plait.aggregators import Aggregator
     from plait.config import RunConfig, StageConfig
     from plait.data import Dataset, SplitName
     from plait.model.encoder import Encoder
-    from plait.pretrain import Objective, StageKind
-    from plait.regularizers import Regularizer
-    from plait.schedules import Schedule
-    from plait.types import Batch
-    from plait.weighting import Weighting
+    from plait.pretrain import StageKind
 
     Progress = Callable[[str, int, int], None]
     """Called with what is read, bytes done and bytes in all."""
@@ -264,184 +256,6 @@ def load_named_texts(
 
 def _named(progress: Progress, what: str) -> Callable[[int, int, int], None]:
     return lambda _, done, total: progress(what, done, total)
-
-
-class _Plan(NamedTuple):
-    """What of a stage is made without touching the model's memory."""
-
-    schedule: Schedule
-    aggregator: Aggregator
-    weighting: Weighting
-    regularizers: list[Regularizer]
-    objectives: dict[str, Objective]
-    streams: dict[str, Stream]
-
-
-def check_stages(
-    parts: Parts, train: Mapping[str, Dataset], texts: Mapping[str, Dataset] | None = None
-) -> None:
-    """Refuse what no stage can do with the data there is, before the first one trains."""
-    for index in range(len(parts.config.stages)):
-        _plan_stage(parts, index, train, texts or {})
-
-
-def build_stage(
-    parts: Parts,
-    index: int,
-    train: Mapping[str, Dataset],
-    texts: Mapping[str, Dataset] | None = None,
-    restore: Callable[[], object] | None = None,
-) -> Stage:
-    """Make the parts of one stage: schedule, streams of batches, optimizer, step.
-
-    Heads that only this stage trains are put into the model; drop_heads takes them out.
-    `restore` reads the model's weights back once they are in, before anything copies them.
-    """
-    config, name = parts.config, parts.config.stages[index]
-    settings = stage_settings(config, name)
-    plan = _plan_stage(parts, index, train, texts or {})
-    for task, objective in plan.objectives.items():
-        if objective.head is not None:
-            parts.model.add_head(task, objective.head.to(parts.device))
-    if restore is not None:
-        restore()
-    optimizer = build_optimizer(parts.model, settings)
-    add_weighting(optimizer, plan.weighting, settings)
-    step = Step(
-        parts.model,
-        {
-            task: TaskParts(
-                objective.loss,
-                config.tasks[task].weight if task in config.tasks else 1.0,
-                plan.regularizers,
-            )
-            for task, objective in plan.objectives.items()
-        },
-        plan.aggregator,
-        optimizer,
-        weighting=plan.weighting,
-        clip=settings.clip,
-        autocast=parts.autocast,
-    )
-    stage = Stage(
-        name=name,
-        index=index,
-        config=settings,
-        seed=config.seed,
-        schedule=plan.schedule,
-        streams=plan.streams,
-        step=step,
-    )
-    for regularizer in plan.regularizers:
-        regularizer.begin(parts.model, stage.num_steps())
-    return stage
-
-
-def drop_heads(parts: Parts) -> None:
-    """Take out of the model the heads that a stage had for itself."""
-    for key in list(parts.model.heads):
-        if (task := key.removeprefix("task-")) not in parts.tasks:
-            parts.model.drop_head(task)
-
-
-def _plan_stage(
-    parts: Parts, index: int, train: Mapping[str, Dataset], texts: Mapping[str, Dataset]
-) -> _Plan:
-    config, name = parts.config, parts.config.stages[index]
-    settings, where = stage_settings(config, name), f"stage.{name}"
-    for task in settings.tasks or config.tasks:
-        if task not in train:
-            raise RecipeError(f"tasks.{task}.train names no files, but {where} trains on it")
-    objectives = _find_objectives(parts, index, train, texts)
-    names = tuple(objectives)
-    _freeze(parts, settings, objectives, where)
-    plan = _Plan(
-        SCHEDULES.build(settings.schedule, f"{where}.schedule"),
-        AGGREGATORS.build(settings.aggregator, f"{where}.aggregator"),
-        WEIGHTINGS.build(settings.weighting, f"{where}.weighting", names, parts.device),
-        [
-            REGULARIZERS.build(table, f"{where}.regularizers.{i}")
-            for i, table in enumerate(settings.regularizers)
-        ],
-        objectives,
-        {task: _stream(parts, index, task, objectives[task]) for task in names},
-    )
-    sizes = {task: stream.size for task, stream in plan.streams.items()}
-    try:
-        turns = plan.schedule.epoch(sizes, 0, settings.epochs, np.random.default_rng(0))
-        most = max(map(len, turns), default=0)
-    except ValueError as error:
-        raise RecipeError(f"{where}.schedule: {error}") from error
-    if plan.aggregator.per_task and most == 1 < len(names) and settings.accumulate == 1:
-        raise RecipeError(
-            f"{where}.aggregator = {settings.aggregator['name']!r} weighs the gradients of several "
-            f"tasks, but each update of schedule {settings.schedule['name']!r} has one: take a "
-            "round-robin with together = true, simultaneous, or accumulate above 1"
-        )
-    return plan
-
-
-def _find_objectives(
-    parts: Parts, index: int, train: Mapping[str, Dataset], texts: Mapping[str, Dataset]
-) -> dict[str, Objective]:
-    config, name = parts.config, parts.config.stages[index]
-    kind = build_kind(config, name)
-    material = Material(
-        parts.model.encoder,
-        parts.tokenizer,
-        parts.collator,
-        {task: parts.tasks[task] for task in config.stage_config(name).tasks or config.tasks},
-        train,
-        {wanted: texts[wanted] for wanted in kind.texts},
-    )
-    try:
-        with torch.random.fork_rng(devices=[]):
-            seed_everything(config.seed, index)  # heads of the stage's own start from here
-            objectives = kind.objectives(material)
-    except ValueError as error:
-        raise RecipeError(f"stage.{name}.kind: {error}") from error
-    for task, objective in objectives.items():
-        if objective.head is not None and task in parts.tasks:
-            raise RecipeError(
-                f"tasks.{task} has the name under which stage.{name} logs its loss; "
-                "call the task otherwise"
-            )
-    return objectives
-
-
-def _freeze(
-    parts: Parts, settings: StageConfig, objectives: Mapping[str, Objective], where: str
-) -> None:
-    """Let train what the stage trains."""
-    heads = [objective.head for objective in objectives.values() if objective.head is not None]
-    if not heads:
-        freeze(parts.model, settings)
-        return
-    freeze(parts.model, settings.model_copy(update={"tasks": tuple(objectives)}))
-    encoder = parts.model.encoder
-    if all(head.takes == "hidden" for head in heads):  # nothing depends on the pooler
-        for name, parameter in encoder.named_parameters():
-            if encoder.layer_of(name) > encoder.num_layers:
-                parameter.requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in encoder.parameters()):
-        raise RecipeError(f"{where}: the encoder is frozen, and it is all that pre-training keeps")
-
-
-def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> Passes:
-    """Say how a stage goes through a task's examples."""
-    stage = config.stage_config(config.stages[index])
-    own = config.tasks[task].batch_size if task in config.tasks else None
-    batch_size = own or stage.batch_size
-    return Passes(num_examples, batch_size, (config.seed, index, task_seed(task)))
-
-
-def _stream(parts: Parts, index: int, task: str, objective: Objective) -> Stream:
-    passes = plan_passes(parts.config, index, task, objective.num_examples)
-
-    def make(*rows: Any) -> Batch:
-        return objective.make(*rows).to(parts.device)
-
-    return Stream(passes.num_examples, passes.batch_size, passes.seed, make, objective.draws)
 
 
 def choose_device(name: str) -> torch.device:

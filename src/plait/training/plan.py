@@ -14,9 +14,10 @@ import numpy as np
 
 from plait.errors import RecipeError
 from plait.schedules import SCHEDULES
-from plait.training.build import build_kind, build_tasks, check_parts, plan_passes
+from plait.training.build import build_kind, build_tasks, check_parts
 from plait.training.loop import Route
 from plait.training.optimizer import rate_factor
+from plait.training.stages import plan_passes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

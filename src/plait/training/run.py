@@ -24,9 +24,6 @@ from plait.training.build import (
     Parts,
     build,
     build_kind,
-    build_stage,
-    check_stages,
-    drop_heads,
     load_data,
     load_named_texts,
 )
@@ -43,6 +40,7 @@ from plait.training.conflicts import ConflictSums
 from plait.training.folder import RunFolder, check_folder, opened, write_parts
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
+from plait.training.stages import build_stage, check_stages, drop_heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,0 +1,50 @@
+"""A recipe file becomes a RunConfig: read, extended, overridden, checked, saved resolved.
+
+    name = "mine"
+    extends = "course"              # a packaged recipe or a file beside this one
+
+    [tasks.mood]                    # one table per task
+    [encoder]                       # which encoder, and how its output is pooled
+    [train]                         # settings of every stage
+    [stage.warm-up]                 # settings of one stage, over those of [train]
+
+Parts (heads, losses, schedules, ...) appear as a name or a table with a name; their own
+settings live beside them and are checked by the registry when the run is built.
+"""
+
+from plait.config.reading import PROFILES, list_recipes, read_recipe
+from plait.config.saving import differences, to_toml
+from plait.config.sections import (
+    BadRows,
+    DataConfig,
+    EarlyStopping,
+    EncoderConfig,
+    FileConfig,
+    Files,
+    Part,
+    PublishedConfig,
+    RunConfig,
+    StageConfig,
+    TaskConfig,
+    TextsConfig,
+)
+
+__all__ = [
+    "PROFILES",
+    "BadRows",
+    "DataConfig",
+    "EarlyStopping",
+    "EncoderConfig",
+    "FileConfig",
+    "Files",
+    "Part",
+    "PublishedConfig",
+    "RunConfig",
+    "StageConfig",
+    "TaskConfig",
+    "TextsConfig",
+    "differences",
+    "list_recipes",
+    "read_recipe",
+    "to_toml",
+]

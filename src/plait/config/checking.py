@@ -1,0 +1,77 @@
+"""A table becomes a section, or one sentence about the first thing wrong in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from plait.errors import RecipeError, suggest
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validate(model: type[M], table: Mapping[str, Any], origin: str) -> M:
+    """Make a section of a table; `origin` says where it was written."""
+    try:
+        # Strict, so that "3" is no number and true is not 1.
+        return model.model_validate(_with_tuples(table), strict=True)
+    except ValidationError as error:
+        raise RecipeError(_explain(error, model, origin)) from error
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return a table with tuples for TOML's lists: what the sections hold, strictly."""
+    if isinstance(value, Mapping):
+        return {k: _with_tuples(v) for k, v in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+# What pydantic puts among the keys for a validator or one side of a union.
+_NOT_KEYS = ("function-", "literal[", "constrained-")
+
+_IN_TOML = {
+    "model_type": "should be a table",
+    "dict_type": "should be a table",
+    "tuple_type": "should be a list",
+}
+
+
+def _explain(error: ValidationError, model: type[BaseModel], origin: str) -> str:
+    """Say the first thing wrong in one sentence, with the nearest known key."""
+    details = error.errors()
+    # An unknown key first: what else is wrong often follows from it.
+    detail = next((d for d in details if d["type"] == "extra_forbidden"), details[0])
+    loc = [str(part) for part in detail["loc"] if not str(part).startswith(_NOT_KEYS)]
+    key = ".".join(loc)
+    if detail["type"] == "extra_forbidden":
+        return f"{origin}: {key} is not a setting{suggest(loc[-1], _keys_at(model, loc[:-1]))}"
+    if detail["type"] == "missing":
+        return f"{origin}: {key} must be set"
+    message = _IN_TOML.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(detail["input"], dict | BaseModel) else f" = {detail['input']!r}"
+    return f"{origin}: {key}{shown}: {message}" if key else f"{origin}: {message}"
+
+
+def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    """Return the keys a table of the recipe may have."""
+    here, steps = model, iter(path)
+    for step in steps:
+        field = here.model_fields.get(step)
+        if field is None:  # a place in a list
+            continue
+        here = _model_in(field.annotation) or here
+        if get_origin(field.annotation) is dict:
+            next(steps, None)  # a name the user chose, such as a task's
+    return list(here.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Find the section type inside dict[str, X], tuple[X, ...] or X | None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        if found := _model_in(inner):
+            return found
+    return None

@@ -1,0 +1,119 @@
+"""A recipe file becomes a RunConfig: found, extended, overridden, checked."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plait.config.checking import validate
+from plait.config.sections import RunConfig
+from plait.config.tables import merge, override
+from plait.errors import RecipeError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from importlib.resources.abc import Traversable
+
+PROFILES = "profiles"
+"""Folder of the packaged profiles, among the recipes."""
+
+
+def read_recipe(
+    recipe: str | Path,
+    overrides: Iterable[str] = (),
+    extra: Mapping[str, Any] | None = None,
+    profile: str | None = None,
+) -> RunConfig:
+    """Read a recipe by packaged name or path, with everything it extends and `key=value`s.
+
+    A profile (another encoder, and the rate that suits it) is laid over the recipe, `extra`
+    over both, and the overrides come last.
+    """
+    table = _read_chain(str(recipe), None, ())
+    if profile is not None:
+        table = merge(table, _read_profile(profile))
+    table = merge(table, extra or {})
+    for setting in overrides:
+        override(table, setting)
+    return validate(RunConfig, table, str(recipe))
+
+
+def list_recipes() -> dict[str, dict[str, Any]]:
+    """Return every packaged recipe's table by its name, as written (not extended).
+
+    Those without `about` are there to be extended by others; profiles are not among them.
+    """
+    found: dict[str, dict[str, Any]] = {}
+
+    def walk(folder: Traversable, prefix: str) -> None:
+        for item in sorted(folder.iterdir(), key=lambda i: i.name):
+            if f"{prefix}{item.name}" == PROFILES:
+                continue
+            if item.is_dir():
+                walk(item, f"{prefix}{item.name}/")
+            elif item.name.endswith(".toml"):
+                name = prefix + item.name.removesuffix(".toml")
+                found[name] = tomllib.loads(item.read_text(encoding="utf-8"))
+
+    walk(resources.files("plait") / "recipes", "")
+    return found
+
+
+def _read_profile(name: str) -> dict[str, Any]:
+    """Read what a packaged profile lays over a recipe."""
+    folder = resources.files("plait") / "recipes" / PROFILES
+    known = {item.name.removesuffix(".toml"): item for item in folder.iterdir()}
+    if name not in known:
+        raise RecipeError(f"there is no profile {name!r}{suggest(name, known)}")
+    return tomllib.loads(known[name].read_text(encoding="utf-8"))
+
+
+def _read_chain(recipe: str, beside: Path | None, seen: tuple[str, ...]) -> dict[str, Any]:
+    """Read one recipe file and merge it over what it extends."""
+    text, origin, folder = _find(recipe, beside)
+    # One file has many spellings (a/../b.toml), so a circle is told by the resolved path.
+    this = origin if folder is None else str(Path(origin).resolve())
+    if this in seen:
+        raise RecipeError(f"recipes extend one another in a circle: {' -> '.join([*seen, this])}")
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{origin} is not valid TOML: {error}") from error
+    if folder is not None and "plugins" in table:  # named beside the recipe that asks for them
+        table["plugins"] = [str((folder / p).resolve()) for p in _words(table, "plugins", origin)]
+    merged: dict[str, Any] = {}
+    for parent in _words(table, "extends", origin):
+        merged = merge(merged, _read_chain(parent, folder, (*seen, this)))
+    table.pop("extends", None)
+    return merge(merged, table)
+
+
+def _words(table: Mapping[str, Any], key: str, origin: str) -> list[str]:
+    """Return a key that holds a word or a list of words, as a list."""
+    value = table.get(key, [])
+    words = [value] if isinstance(value, str) else value
+    if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
+        raise RecipeError(f"{origin}: {key} = {value!r} should be a word or a list of words")
+    return words
+
+
+def _find(recipe: str, beside: Path | None) -> tuple[str, str, Path | None]:
+    """Return a recipe's text, where it came from, and its folder if it is a file."""
+    if recipe.endswith(".toml"):
+        path = Path(recipe) if beside is None else beside / recipe
+        try:
+            # -sig: some editors begin a file with a byte order mark, which TOML does not know.
+            return path.read_text(encoding="utf-8-sig"), str(path), path.parent
+        except FileNotFoundError as error:
+            raise RecipeError(f"there is no recipe file {path}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise RecipeError(f"cannot read {path}: {error}") from error
+    packaged = resources.files("plait") / "recipes" / f"{recipe}.toml"
+    if not packaged.is_file():
+        raise RecipeError(
+            f"there is no recipe {recipe!r}{suggest(recipe, list_recipes())} "
+            "(see `plait list recipes`; one of your own is named by its path, ending in .toml)"
+        )
+    return packaged.read_text(encoding="utf-8"), recipe, None

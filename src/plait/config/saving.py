@@ -1,0 +1,50 @@
+"""A RunConfig becomes TOML again, and two of them what they differ in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plait.config.sections import RunConfig
+
+
+def to_toml(config: RunConfig) -> str:
+    """Write the resolved recipe: every setting, defaults included."""
+    return tomli_w.dumps(_without_none(config.model_dump(mode="json")))
+
+
+def differences(old: RunConfig, new: RunConfig) -> list[str]:
+    """List `key: old -> new` for every setting in which two recipes differ."""
+    a = _flatten(_without_none(old.model_dump(mode="json")))
+    b = _flatten(_without_none(new.model_dump(mode="json")))
+
+    def show(flat: Mapping[str, Any], key: str) -> str:
+        return repr(flat[key]) if key in flat else "unset"
+
+    return [
+        f"{key}: {show(a, key)} -> {show(b, key)}"
+        for key in sorted(a.keys() | b.keys())
+        if a.get(key) != b.get(key)
+    ]
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_none(v) for v in value]
+    return value
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
