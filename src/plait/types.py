@@ -84,10 +84,16 @@ class Tokens:
     """int64 segment ids: 0 for the first text, 1 for the second."""
     mask: Tensor
     """bool, True at real tokens, False at padding."""
+    total: int | None = None
+    """At least the number of real tokens; None where nobody counted. Where it is there, an
+    encoder can leave the padding out without asking the device how much there is."""
 
     def to(self, device: torch.device) -> Tokens:
         """Return the same tokens on another device."""
-        return Tokens(*(t.to(device, non_blocking=True) for t in (self.ids, self.types, self.mask)))
+        ids, types, mask = (
+            t.to(device, non_blocking=True) for t in (self.ids, self.types, self.mask)
+        )
+        return Tokens(ids, types, mask, self.total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,11 @@ class Batch:
     tokens: Tokens
     labels: Tensor | None
     """[examples]: int64 class numbers, or float32 for binary and score; None if unlabelled."""
+
+    @property
+    def num_examples(self) -> int:
+        """How many are labelled."""
+        return 0 if self.labels is None else len(self.labels)
 
     def to(self, device: torch.device) -> Batch:
         """Return the same batch on another device."""

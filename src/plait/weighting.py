@@ -30,6 +30,8 @@ class Weighting(ABC):
 
     lr: float | None = None
     """Learning rate of its own parameters; the heads' unless set."""
+    capturable: ClassVar[bool] = False
+    """Whether it keeps to the above, so that a CUDA graph can replay it."""
     looks_again: ClassVar[bool] = False
     """Whether it wants the losses of the same batches once more after the update, which
     costs a forward pass over each of them."""
@@ -76,6 +78,8 @@ WEIGHTINGS: Registry[Weighting] = Registry("weighting", "a task's loss -> its pa
 class Fixed(Weighting):
     """Leaves the losses to the recipe's task weights alone."""
 
+    capturable = True
+
     def __call__(self, task: str, loss: Tensor) -> Tensor:  # noqa: ARG002
         """Return the loss as it is."""
         return loss
@@ -92,6 +96,8 @@ class Uncertainty(Weighting):
     the variance: both are half of ours, the first with s starting at log 2 less. The s learn at
     the heads' rate; as AdamW moves them by about that much an update, a small rate needs `lr`.
     """
+
+    capturable = True
 
     def __init__(self, tasks: Sequence[str], device: torch.device, *, lr: float | None = None):
         super().__init__(tasks, device)
@@ -123,6 +129,8 @@ class DWA(Weighting):
     that of the one before. Until a task has two epochs behind it, its r is 1; an epoch without
     it does not count. So a stage of one or two epochs is weighted evenly, as in the paper.
     """
+
+    capturable = True
 
     def __init__(self, tasks: Sequence[str], device: torch.device, *, temperature: float = 2.0):
         super().__init__(tasks, device)
@@ -178,6 +186,7 @@ class FAMO(Weighting):
     left as it is. So use a schedule whose turns have several tasks, or `accumulate`.
     """
 
+    capturable = True
     looks_again = True
 
     def __init__(
@@ -197,20 +206,21 @@ class FAMO(Weighting):
         self._logits, self._mean, self._square, self._steps = (
             torch.zeros(len(self.tasks), device=device) for _ in range(4)
         )
-        self._shares: list[Tensor] = []
-        """z / L of the batches of this update."""
+        self._shares = torch.zeros((), device=device)
+        """Sum of z / L over the batches of this update."""
 
     def __call__(self, task: str, loss: Tensor) -> Tensor:
         """Return z log L, whose gradient is z / L times the loss's."""
         z = torch.softmax(self._logits, dim=0)[self.tasks.index(task)]
         loss = loss + 1e-8
-        self._shares.append(z / loss.detach())
+        self._shares.add_((z / loss).detach())
         return z * loss.log()
 
     def scale(self, num_turns: int) -> Tensor | None:
         """Return what makes the weights of all batches add up to 1."""
-        shares, self._shares = self._shares, []
-        return num_turns / torch.stack(shares).sum()
+        factor = num_turns / self._shares
+        self._shares.zero_()
+        return factor
 
     def after_update(self, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
         """Move the logits of the tasks that took part."""

@@ -20,9 +20,10 @@ class Aggregator(ABC):
     per_task: bool = True
     """Whether it must see each task's gradient. If not, the step adds them up as they come
     and hands over a single row, which saves a copy of the gradient per task."""
-    capturable: ClassVar[bool] = True
-    """Whether it stays on the device, so that a CUDA graph can replay it. One that solves
-    something on the CPU does not, and is the only kind that may wait for the device."""
+    capturable: ClassVar[bool] = False
+    """Whether it stays on the device and changes what it remembers in place, so that a CUDA
+    graph can replay it. One that solves something on the CPU does not, and is the only kind
+    that may wait for the device."""
 
     @abstractmethod
     def __call__(

@@ -28,6 +28,8 @@ class GradVac(Aggregator):
     granularities this is the whole model: one cosine for all of the encoder.
     """
 
+    capturable = True
+
     beta: float = 0.01
 
     def __post_init__(self) -> None:

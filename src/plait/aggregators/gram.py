@@ -25,8 +25,6 @@ class GramAggregator(Aggregator):
     Gradients that are all 0 stay 0, and one task alone keeps its gradient.
     """
 
-    capturable = False
-
     def __call__(
         self,
         gradients: Tensor,

@@ -25,6 +25,8 @@ class PCGrad(Aggregator):
     tasks, as common ports do; the encoder then learns slower than the heads.
     """
 
+    capturable = True
+
     reduction: Literal["sum", "mean"] = "sum"
 
     def __call__(

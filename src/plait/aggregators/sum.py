@@ -23,6 +23,8 @@ class Sum(Aggregator):
     same sum up to rounding, for a copy of the gradient per task.
     """
 
+    capturable = True
+
     watch: bool = False
 
     per_task = False

@@ -264,6 +264,8 @@ class RunConfig(Section):
     """'auto' is the first GPU, or the CPU where there is none; else 'cpu', 'cuda', 'cuda:1'."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 on a GPU that has it, fp32 elsewhere, unless set."""
+    graphs: bool = True
+    """Whether a GPU's steps are captured once and replayed, which is faster."""
     select: Literal["sum", "overall", "mean"] = "sum"
     """The dev figure that decides which checkpoint is best."""
     save_every: int = Field(default=500, ge=1)

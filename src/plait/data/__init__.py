@@ -2,10 +2,12 @@
 
 from plait.data.augmentations import AUGMENTATIONS, Augmentation
 from plait.data.batches import collate, iterate, text_lengths
-from plait.data.collator import Collator
+from plait.data.buckets import Buckets
+from plait.data.collator import Collator, Rows
 from plait.data.files import open_source
 from plait.data.fingerprints import Shared, shared_examples
 from plait.data.folders import cache_root, find_file, find_root, sample_root
+from plait.data.parcels import Parcel
 from plait.data.rows import FileReport, read_rows
 from plait.data.source import Columns
 from plait.data.split import Progress, SplitName
@@ -16,13 +18,16 @@ from plait.data.tokens import Layout, Tokenizer
 __all__ = [
     "AUGMENTATIONS",
     "Augmentation",
+    "Buckets",
     "Collator",
     "Columns",
     "Dataset",
     "FileReport",
     "Layout",
+    "Parcel",
     "Progress",
     "Ragged",
+    "Rows",
     "Shared",
     "SplitName",
     "Swapper",

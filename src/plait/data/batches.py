@@ -6,6 +6,7 @@ with a fixed `length` nothing waits for the device, so a CUDA graph can capture 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -41,12 +42,14 @@ def collate(
     max_length: int,
     segments: bool = True,
     length: int | None = None,
+    total: int | None = None,
 ) -> Batch:
     """Return rows (int64 [n]) of a dataset as a batch, padded to `length` or to the longest.
 
     Inputs longer than `max_length` lose their end; of a joined pair the longer text loses
     first (longest_first, token for token as the tokenizers library does it). `length` bounds
     them, too. Where texts are encoded apart, the batch has all first texts, then all second.
+    `total` is how many real tokens there are at most, for those who know.
     """
     limit = max_length if length is None else min(max_length, length)
     if max_length - layout.num_single > dataset.limit:
@@ -74,6 +77,7 @@ def collate(
             torch.cat([first.types, last.types]),
             torch.cat([first.mask, last.mask]),
         )
+    tokens = replace(tokens, total=total)
     return Batch(tokens, None if dataset.labels is None else dataset.labels[rows])
 
 
@@ -82,13 +86,21 @@ def text_lengths(dataset: Dataset, spec: TaskSpec, layout: Layout, max_length: i
 
     Of texts encoded apart, the longer one's.
     """
+    return input_lengths(dataset, spec, layout, max_length).amax(0)
+
+
+def input_lengths(dataset: Dataset, spec: TaskSpec, layout: Layout, max_length: int) -> Tensor:
+    """Return the length of each of a row's inputs, special tokens included: int64 [inputs, rows].
+
+    A row has two inputs where its texts are encoded apart.
+    """
     everything = torch.arange(len(dataset), device=dataset.tokens[0].offsets.device)
     if spec.is_pair and spec.inputs == "joined":
         first, second = _fit_pairs(dataset, everything, max_length - layout.num_pair)
-        return first + second + layout.num_pair
+        return (first + second + layout.num_pair).unsqueeze(0)
     room = max_length - layout.num_single
     fits = [_fit(t, everything, room) for t in dataset.tokens]
-    return torch.stack(fits).amax(0) + layout.num_single
+    return torch.stack(fits) + layout.num_single
 
 
 def iterate(

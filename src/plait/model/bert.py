@@ -4,6 +4,7 @@ Read it from the bottom: Bert adds up three embeddings and sends them through a 
 equal layers; a Layer lets the tokens look at one another (SelfAttention), then treats each
 by itself (two Linears around a GELU). Every half adds its input back and normalises the sum.
 Where a task brings an adapter, it may change three values on the way through a Layer.
+Hidden states are [rows, length, width], or packed [tokens, width] where padding is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from plait.errors import EncoderError
+from plait.model.dense import Dense
 from plait.model.interface import Adapter, Encoded, Encoder, LayerAdapter
+from plait.model.packing import Packing, can_pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,14 +104,21 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, words: Tensor, types: Tensor) -> Tensor:
-        """Turn word embeddings [rows, length, width] into the first layer's input."""
-        length, longest = words.shape[1], self.position.num_embeddings
-        if length > longest:
-            raise EncoderError(
-                f"an input of {length} tokens is longer than the encoder's {longest}"
-            )
-        total = words + self.segment(types) + self.position.weight[:length]
+    def forward(self, words: Tensor, types: Tensor, places: Tensor | None = None) -> Tensor:
+        """Turn word embeddings [rows, length, width] into the first layer's input.
+
+        Packed ones, [tokens, width], come with each token's place in its row.
+        """
+        if places is None:
+            length, longest = words.shape[1], self.position.num_embeddings
+            if length > longest:
+                raise EncoderError(
+                    f"an input of {length} tokens is longer than the encoder's {longest}"
+                )
+            positions = self.position.weight[:length]
+        else:
+            positions = self.position(places)
+        total = words + self.segment(types) + positions
         return self.dropout(self.norm(total))  # type: ignore[no-any-return]
 
 
@@ -119,13 +129,20 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.num_heads = config.num_attention_heads
         # Query, key and value in one product: three small ones cost more to launch.
-        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
-        self.out = nn.Linear(config.hidden_size, config.hidden_size)
+        self.qkv = Dense(config.hidden_size, 3 * config.hidden_size)
+        self.out = Dense(config.hidden_size, config.hidden_size)
         self.dropout = config.attention_probs_dropout_prob
 
-    def forward(self, hidden: Tensor, mask: Tensor, adapter: LayerAdapter | None = None) -> Tensor:
-        """Mix [rows, length, width] among the tokens where mask [rows, 1, 1, length] is True."""
+    def forward(
+        self, hidden: Tensor, mask: Tensor | Packing, adapter: LayerAdapter | None = None
+    ) -> Tensor:
+        """Mix [rows, length, width] among the tokens where mask [rows, 1, 1, length] is True.
+
+        Or mix packed tokens among those of the same row.
+        """
         qkv: Tensor = self.qkv(hidden)
+        if isinstance(mask, Packing):
+            return self._mix_packed(qkv, mask)
         if adapter is not None:
             qkv = adapter.attention(qkv, hidden)
         # [rows, length, 3 * width] -> three of [rows, heads, length, width / heads]
@@ -136,6 +153,13 @@ class SelfAttention(nn.Module):
         out: Tensor = self.out(mixed)
         return out if adapter is None else adapter.output(out, mixed)
 
+    def _mix_packed(self, qkv: Tensor, packing: Packing) -> Tensor:
+        # [tokens, 3 * width] -> three of [tokens, heads, width / heads]
+        query, key, value = qkv.unflatten(-1, (3, self.num_heads, -1)).unbind(1)
+        mixed = packing.attend(query, key, value, self.dropout if self.training else 0.0)
+        out: Tensor = self.out(mixed.flatten(1))
+        return out
+
 
 class Layer(nn.Module):
     """Attention among the tokens, then a feed-forward net on each."""
@@ -145,19 +169,22 @@ class Layer(nn.Module):
         width, inner = config.hidden_size, config.intermediate_size
         self.attention = SelfAttention(config)
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.up = nn.Linear(width, inner)
+        self.up = Dense(width, inner)
         self.activation = ACTIVATIONS[config.hidden_act]
-        self.down = nn.Linear(inner, width)
+        self.down = Dense(inner, width)
         self.output_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor, mask: Tensor, adapter: LayerAdapter | None = None) -> Tensor:
-        """Turn [rows, length, width] into the same shape."""
+    def forward(
+        self, hidden: Tensor, mask: Tensor | Packing, adapter: LayerAdapter | None = None
+    ) -> Tensor:
+        """Turn hidden states into the same shape."""
         mixed = self.attention(hidden, mask, adapter)
         middle = self.attention_norm(hidden + self.dropout(mixed))
         inner = self.activation(self.up(middle))
         total = middle + self.dropout(self.down(inner))
         if adapter is not None:
+            assert isinstance(mask, Tensor), "an adapter's task is never packed"
             total = adapter.after(total, hidden, mask)
         return self.output_norm(total)  # type: ignore[no-any-return]
 
@@ -203,6 +230,8 @@ class Bert(Encoder):
         self, tokens: Tokens, embeddings: Tensor | None = None, adapter: Adapter | None = None
     ) -> Encoded:
         """Encode a batch; `embeddings` stand in for the word embeddings of its ids."""
+        if tokens.total is not None and adapter is None and self._packs(tokens.mask):
+            return self._encode_packed(tokens, tokens.total, embeddings)
         words = self.word_embeddings(tokens.ids) if embeddings is None else embeddings
         # The mask is never looked at from here: a CUDA graph allows no question to the device.
         mask = tokens.mask[:, None, None, :]
@@ -211,6 +240,23 @@ class Bert(Encoder):
             here = None if adapter is None else adapter.at(i)
             outputs.append(layer(outputs[-1], mask, here))
         return Encoded(outputs[-1], tuple(outputs), self.pooler(outputs[-1]))
+
+    def _packs(self, mask: Tensor) -> bool:
+        return can_pack(mask, self.width // self.num_heads)
+
+    def _encode_packed(self, tokens: Tokens, room: int, embeddings: Tensor | None) -> Encoded:
+        """Encode a batch without its padding."""
+        packing = Packing.of(tokens.mask, min(room, tokens.mask.numel()))
+        if embeddings is None:
+            words = self.word_embeddings(packing.pack(tokens.ids))
+        else:
+            words = packing.pack(embeddings)
+        places = packing.source % tokens.ids.shape[1]
+        hidden = self.embeddings(words, packing.pack(tokens.types), places)
+        for layer in self.layers:
+            hidden = layer(hidden, packing)
+        padded = packing.unpack(hidden)
+        return Encoded(padded, (), self.pooler(padded))
 
     def layer_of(self, name: str) -> int:
         """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 pooler."""

@@ -24,7 +24,8 @@ class Encoded:
     hidden: Tensor
     """[rows, length, width], output of the last layer."""
     layers: tuple[Tensor, ...]
-    """Output of the embeddings, then of each layer; each [rows, length, width]."""
+    """Output of the embeddings, then of each layer; each [rows, length, width]. None where
+    the encoder left the padding out on its way."""
     pooled: Tensor | None
     """[rows, width], output of the pooler; None where the encoder has none."""
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from plait.data import Collator, Dataset, Tokenizer
+    from plait.data import Collator, Dataset, Rows, Tokenizer
     from plait.evaluate import Task
     from plait.model.heads import Head
     from plait.model.interface import Encoder
@@ -48,6 +48,8 @@ class Objective:
     """For this stage alone: dropped at its end. None for a task, whose head the model has."""
     draws: bool = False
     """Whether `make` draws at random; its generator follows from the seed and the place."""
+    rows: Rows | None = None
+    """What `make` collates, where it does nothing else: a GPU may then keep it and do so itself."""
 
 
 class StageKind(ABC):

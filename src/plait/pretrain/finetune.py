@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
-
+from plait.data import Rows
 from plait.pretrain.base import STAGE_KINDS, Material, Objective, StageKind
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from plait.types import Batch
 
 
 @STAGE_KINDS.register("finetune")
@@ -21,11 +14,8 @@ class Finetune(StageKind):
 
     def objectives(self, material: Material) -> dict[str, Objective]:
         """Return one per task."""
-        return {
-            name: Objective(len(material.train[name]), partial(_make, material, name), task.loss)
-            for name, task in material.tasks.items()
-        }
-
-
-def _make(material: Material, name: str, rows: Tensor) -> Batch:
-    return material.collator(material.train[name], rows, material.tasks[name].spec)
+        made = {}
+        for name, task in material.tasks.items():
+            rows = Rows(material.train[name], task.spec, material.collator)
+            made[name] = Objective(len(rows), rows, task.loss, rows=rows)
+        return made

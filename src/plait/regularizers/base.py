@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
@@ -31,6 +31,10 @@ class Regularizer(ABC):
     The methods below it are for a regularizer that remembers something from one update to the
     next; one that does not need not have them.
     """
+
+    capturable: ClassVar[bool] = False
+    """Whether calls depend on nothing but their arguments and tensors that are changed in place,
+    so that a CUDA graph can replay them. `after_update` is never captured."""
 
     @abstractmethod
     def __call__(

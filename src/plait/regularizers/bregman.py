@@ -42,6 +42,8 @@ class Bregman(Weighted):
     plain step more where the training pass can serve as it is (fp32, no dropout), else 1.3.
     """
 
+    capturable = True
+
     variant: Variant = 0
     beta: float = 0.999
     beta_early: float = 0.99

@@ -43,6 +43,19 @@ def exact(model: MultitaskModel, device: torch.device) -> Iterator[None]:
             module.training = True
 
 
+@contextmanager
+def frozen(model: MultitaskModel) -> Iterator[None]:
+    """Run what is inside without a graph to the parameters; inputs may have one."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_()
+
+
 def clean_outputs(model: MultitaskModel, task: str, batch: Batch, outputs: Tensor) -> Tensor:
     """Return a task's outputs as `exact` has them: those at hand where they are, or a new pass.
 

@@ -10,6 +10,7 @@ import torch
 
 from plait.regularizers.base import Weighted
 from plait.regularizers.divergences import Variant, inner_distance
+from plait.regularizers.passes import frozen
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 class Perturbing(Weighted):
     """A regularizer that looks for a perturbation under which the outputs change most."""
 
+    capturable = True
     sizes: ClassVar[tuple[str, ...]]
     """Names of the settings that must be above 0."""
 
@@ -47,7 +49,8 @@ class Perturbing(Weighted):
         change = self.sigma * torch.randn_like(words) * real
         for _ in range(self.inner_steps):
             change.requires_grad_()
-            moved = model(task, batch.tokens, words + change)
+            with frozen(model):  # only the way back to the input is wanted
+                moved = model(task, batch.tokens, words + change)
             # A sum: an example's direction does not depend on how many others there are.
             distance = inner_distance(self.variant, loss, clean, moved).sum()
             (gradient,) = torch.autograd.grad(distance, change)

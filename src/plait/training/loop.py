@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from plait.config import StageConfig
+    from plait.data import Parcel
     from plait.evaluate import Scores
     from plait.schedules import Schedule, Turn
     from plait.training.step import Step, StepResult
@@ -128,12 +129,12 @@ class Passes:
 class Stream(Passes):
     """One task's training batches."""
 
-    make: Callable[..., Batch]
-    """Rows in, batch out."""
+    make: Callable[..., Batch | Parcel]
+    """Rows in, batch out, or what becomes one on the device."""
     draws: bool = False
     """Whether `make` is handed a generator as well, which follows from the batch's place."""
 
-    def take(self, cursor: Cursor, order: np.ndarray) -> Batch:
+    def take(self, cursor: Cursor, order: np.ndarray) -> Batch | Parcel:
         """Return the batch a cursor points at."""
         start = cursor.batches * self.batch_size
         rows = torch.from_numpy(order[start : start + self.batch_size])
@@ -225,7 +226,7 @@ def run_stage(
                 num_steps=num_steps,
                 total_steps=state.total_steps,
                 rate=rate * config.lr,
-                num_examples=sum(_num_examples(b) for turn in taken for b in turn.values()),
+                num_examples=sum(b.num_examples for turn in taken for b in turn.values()),
                 result=result,
                 scores=evaluate() if due and evaluate else {},
                 ends_epoch=ends_epoch,
@@ -267,7 +268,7 @@ class _Feed:
             if cursor.batches and not self.stage.schedule.keeps_place(task):
                 cursor.passes, cursor.batches = cursor.passes + 1, 0
 
-    def take(self, turn: Turn) -> dict[str, Batch]:
+    def take(self, turn: Turn) -> dict[str, Batch | Parcel]:
         """Return the turn's batches, without those of stopped tasks."""
         return {task: self._next(task) for task in turn if task not in self.state.stopped}
 
@@ -275,7 +276,7 @@ class _Feed:
         """Say whether a turn has a task that still trains."""
         return any(task not in self.state.stopped for task in turn)
 
-    def _next(self, task: str) -> Batch:
+    def _next(self, task: str) -> Batch | Parcel:
         stream, cursor = self.stage.streams[task], self.state.cursors[task]
         if cursor.batches == stream.size.batches:
             cursor.passes, cursor.batches = cursor.passes + 1, 0
@@ -292,7 +293,3 @@ def _is_due(config: StageConfig, state: TrainState, num_steps: int, ends_epoch: 
     if config.eval_every == "epoch":
         return ends_epoch
     return state.step % config.eval_every == 0
-
-
-def _num_examples(batch: Batch) -> int:
-    return 0 if batch.labels is None else len(batch.labels)

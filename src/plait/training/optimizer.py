@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def build_optimizer(model: MultitaskModel, stage: StageConfig) -> torch.optim.AdamW:
     """Make AdamW over whatever trains: decoupled decay on weights, none on biases and norms."""
+    device = next(model.parameters()).device
     groups: dict[tuple[float, bool], list[torch.nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -32,10 +33,12 @@ def build_optimizer(model: MultitaskModel, stage: StageConfig) -> torch.optim.Ad
             }
             for (peak, decays), parameters in groups.items()
         ],
-        lr=stage.lr,
+        # On a GPU the rate is a tensor: a captured update reads what it is by then.
+        lr=torch.tensor(stage.lr, device=device) if device.type == "cuda" else stage.lr,
         betas=stage.betas,
         eps=stage.eps,
         fused=True,
+        capturable=device.type == "cuda",
     )
 
 
@@ -82,7 +85,11 @@ def rate_factor(stage: StageConfig, step: int, num_steps: int) -> float:
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Give every group its share of its own peak rate."""
     for group in optimizer.param_groups:
-        group["lr"] = group["peak_lr"] * factor
+        rate = group["peak_lr"] * factor
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def freeze(model: MultitaskModel, stage: StageConfig) -> None:

@@ -9,7 +9,7 @@ import json
 import signal
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,8 +85,13 @@ def train(
         # Until the data is known to be good, nothing is written that a second try would trip over.
         datasets = session.read(data)
         check_stages(parts, datasets["train"], datasets["texts"])
-        with opened(folder, config, resume=resume, command=command):
+        with opened(folder, config, resume=resume, command=command), _own_stream(parts.device):
             return session.run(datasets, _read_state(folder))
+
+
+def _own_stream(device: torch.device) -> AbstractContextManager[object]:
+    """Work beside the default stream of a GPU, which cannot be captured."""
+    return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
 
 
 def _read_state(folder: RunFolder) -> TrainState:
@@ -223,6 +228,8 @@ class _Session:
             if not _is_memory(error):
                 raise
             raise _explain_memory(self.config, stage, self.command) from error
+        if trouble := stage.step.runner.trouble:
+            self.tell("note", f"some of the steps could not be captured and ran singly: {trouble}")
         drop_heads(parts)
         state.next_stage()
         if state.stage < len(self.config.stages):

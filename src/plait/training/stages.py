@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
 from plait.aggregators import AGGREGATORS
+from plait.data import Buckets, Parcel
 from plait.errors import RecipeError
 from plait.pretrain import Material
 from plait.regularizers import REGULARIZERS
@@ -20,6 +22,8 @@ from plait.weighting import WEIGHTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from torch import Tensor
 
     from plait.aggregators import Aggregator
     from plait.config import RunConfig, StageConfig
@@ -88,6 +92,7 @@ def build_stage(
         weighting=plan.weighting,
         clip=settings.clip,
         autocast=parts.autocast,
+        graphs=config.graphs,
     )
     stage = Stage(
         name=name,
@@ -193,6 +198,10 @@ def _freeze(
         raise RecipeError(f"{where}: the encoder is frozen, and it is all that pre-training keeps")
 
 
+RESIDENT_SHARE = 0.1
+"""Part of a GPU's free memory that one task's tokens may take to be kept there."""
+
+
 def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> Passes:
     """Say how a stage goes through a task's examples."""
     stage = config.stage_config(config.stages[index])
@@ -203,8 +212,25 @@ def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> 
 
 def _stream(parts: Parts, index: int, task: str, objective: Objective) -> Stream:
     passes = plan_passes(parts.config, index, task, objective.num_examples)
-
-    def make(*rows: Any) -> Batch:
-        return objective.make(*rows).to(parts.device)
-
+    make: Callable[..., Batch | Parcel] = objective.make
+    if parts.device.type == "cuda":
+        make = _deliver(parts, objective, passes.batch_size)
     return Stream(passes.num_examples, passes.batch_size, passes.seed, make, objective.draws)
+
+
+def _deliver(parts: Parts, objective: Objective, batch_size: int) -> Callable[..., Parcel]:
+    """Make parcels for a GPU, of few enough sizes that steps can be captured for each."""
+    rows = objective.rows
+    if rows is None or rows.num_bytes > RESIDENT_SHARE * torch.cuda.mem_get_info(parts.device)[0]:
+        pad_id = parts.collator.layout.pad_id
+        return lambda *given: Parcel.filled(objective.make(*given), pad_id)
+    lengths = rows.lengths().numpy()
+    buckets = Buckets.fit(lengths, batch_size)
+    resident = rows.to(parts.device)
+
+    def make(chosen: Tensor) -> Parcel:
+        length, total = buckets.room(lengths[:, chosen.numpy()])
+        unpack = partial(resident, length=length, total=total)
+        return Parcel((chosen,), unpack, (len(chosen), length, total), len(chosen))
+
+    return make

@@ -2,22 +2,26 @@
 
 Read as a recipe: one loss per task, its regularizer terms added, weighted, one gradient per
 task on what is shared, gradients made one, clipped, applied. Tensors in, tensors out: nothing here
-looks at a value on the device or waits for it, so the whole step can be captured once and
-replayed.
+looks at a value on the device or waits for it, so both halves of the step, a task's gradient and
+the update, can be captured once and replayed.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import torch
 
+from plait.data import Parcel
+from plait.model.dense import Dense, renew_copies
+from plait.training.graphs import Graphs, Plain
 from plait.weighting import Fixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
@@ -91,26 +95,17 @@ class FlatGradients:
             start += size
 
     def clear(self) -> None:
-        """Set every gradient to 0 and detach the heads, which only their tasks move."""
+        """Set every gradient to 0."""
         self.total.zero_()
         if len(self.rows) > 1:
             self.rows.zero_()
-        for parameters in self.heads.values():
-            for parameter in parameters:
-                parameter.grad = None
 
     def collect(self, task: str, row: int | None) -> None:
         """Let the next backward pass add to this row, if any, and to the task's head."""
-        if row is None:
-            self.leave_shared()
-        else:
+        self._leave_shared()
+        if row is not None:
             _point(self.shared, self._row_views[row])
         _point(self.heads[task], self._head_views[task])
-
-    def leave_shared(self) -> None:
-        """Let the optimizer pass over the shared parameters, and keep strays out of the rows."""
-        for parameter in self.shared:
-            parameter.grad = None
 
     def multiply(self, factor: Tensor) -> None:
         """Multiply every gradient that was collected."""
@@ -118,9 +113,22 @@ class FlatGradients:
         if len(self.rows) > 1:
             self.rows.mul_(factor)
 
-    def apply(self) -> None:
-        """Let the optimizer read the reduced gradient."""
-        _point(self.shared, self._shared_views)
+    def apply(self, tasks: Collection[str], shared: bool) -> None:
+        """Let the optimizer read the gradients of these heads, and the reduced one if there is any.
+
+        It passes over all others, which a zero gradient would still move: by momentum and decay.
+        """
+        self._leave_shared()
+        if shared:
+            _point(self.shared, self._shared_views)
+        for task, parameters in self.heads.items():
+            for parameter, view in zip(parameters, self._head_views[task], strict=True):
+                parameter.grad = view if task in tasks else None
+
+    def _leave_shared(self) -> None:
+        """Let nobody see the shared parameters' gradients, and keep strays out of the rows."""
+        for parameter in self.shared:
+            parameter.grad = None
 
 
 class Step:
@@ -137,6 +145,7 @@ class Step:
         clip: float = 0.0,
         autocast: torch.dtype | None = None,
         reduce: Callable[[Tensor], None] | None = None,
+        graphs: bool = False,
     ):
         self.model, self.tasks, self.aggregator = model, tasks, aggregator
         self.optimizer, self.clip, self.autocast = optimizer, clip, autocast
@@ -144,8 +153,15 @@ class Step:
         self.device = next(model.parameters()).device
         self.weighting = weighting or Fixed(tuple(tasks), self.device)
         self.generator = default_generator(self.device)
+        self.runner = self._choose_runner(graphs)
         self.num_updates = 0
         """Made so far in the stage; whoever goes on from a saved place sets it."""
+        self.dense = [part for part in model.encoder.modules() if isinstance(part, Dense)]
+        """Layers that hold copies in the precision of the run, where that is not full."""
+        for part in self.dense:
+            part.drop_copies()
+            if autocast is not None and self.device.type == "cuda":
+                part.keep_copies(autocast)
         # An earlier stage's gradients must not move heads that take no part in this one.
         model.zero_grad(set_to_none=True)
         self.gradients = FlatGradients(
@@ -160,36 +176,79 @@ class Step:
             num_rows=max(1, sum(map(model.touches_encoder, tasks))) if aggregator.per_task else 1,
         )
 
-    def __call__(self, turns: Sequence[Mapping[str, Batch]]) -> StepResult:
+    def __call__(self, turns: Sequence[Mapping[str, Batch | Parcel]]) -> StepResult:
         """Make one update from the turns' batches, every turn counting the same."""
+        parcels = [
+            (task, given if isinstance(given, Parcel) else Parcel.of(given))
+            for turn in turns
+            for task, given in turn.items()
+        ]
         self.gradients.clear()
         sums = _Sums()
         rows: dict[str, int] = {}
-        for turn in turns:
-            for task, batch in turn.items():
-                row = None
-                if self.model.touches_encoder(task):
-                    row = rows.setdefault(task, len(rows) if self.aggregator.per_task else 0)
-                with self._precision():
-                    loss, term = self._losses(task, batch)
-                self.gradients.collect(task, row)
-                weight = self.tasks[task].weight / len(turns)
-                whole = loss if term is None else loss + term
-                (self.weighting(task, whole) * weight).backward()
-                sums.add(task, loss.detach(), None if term is None else term.detach())
-        if (factor := self.weighting.scale(len(turns))) is not None:
-            self.gradients.multiply(factor)
+        for task, parcel in parcels:
+            row = None
+            if self.model.touches_encoder(task):
+                row = rows.setdefault(task, len(rows) if self.aggregator.per_task else 0)
+            loss, term = self.runner.run(
+                ("gradient", task, row, len(turns), parcel.key),
+                partial(self._add_gradient, task, row, len(turns), parcel),
+                parcel.inputs,
+            )
+            assert loss is not None
+            sums.add(task, loss, term)
+        tasks = tuple(dict.fromkeys(task for task, _ in parcels))
         apart = tuple(rows) if self.aggregator.per_task else ()
-        cosines = self._aggregate(len(set(rows.values())), apart)
-        grad_norm = self._clip()
-        self.optimizer.step()
+        num_rows = len(set(rows.values()))
+        updater = self.runner if self.aggregator.capturable else Plain(self.device)
+        grad_norm, cosines = updater.run(
+            ("update", tasks, apart, num_rows, len(turns)),
+            partial(self._update, tasks, apart, num_rows, len(turns)),
+        )
+        assert grad_norm is not None
         self.num_updates += 1
         for regularizer in self.regularizers:
             regularizer.after_update(self.model, self.num_updates)
         losses = sums.mean(sums.losses)
         if self.weighting.looks_again:
-            self.weighting.after_update(losses, self._look_again(turns))
+            self.weighting.after_update(losses, self._look_again(parcels))
         return StepResult(losses, sums.mean(sums.terms), grad_norm, apart, cosines)
+
+    def _add_gradient(
+        self, task: str, row: int | None, num_turns: int, parcel: Parcel, *inputs: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Add a batch's gradient to the task's row and head; return its loss and terms."""
+        batch = parcel.unpack(*inputs)
+        with self._precision():
+            loss, term = self._losses(task, batch)
+        self.gradients.collect(task, row)
+        whole = loss if term is None else loss + term
+        (self.weighting(task, whole) * (self.tasks[task].weight / num_turns)).backward()
+        return loss.detach(), None if term is None else term.detach()
+
+    def _update(
+        self, tasks: tuple[str, ...], apart: tuple[str, ...], num_rows: int, num_turns: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Make the gradients one, clip it, and move the parameters; return norm and cosines."""
+        if (factor := self.weighting.scale(num_turns)) is not None:
+            self.gradients.multiply(factor)
+        cosines = self._aggregate(num_rows, apart)
+        self.gradients.apply(tasks, shared=num_rows > 0)
+        grad_norm = self._clip()
+        self.optimizer.step()
+        renew_copies(self.dense)
+        return grad_norm, cosines
+
+    def _choose_runner(self, wanted: bool) -> Plain:
+        """Capture what can be captured, where it is wanted and there is a GPU."""
+        if not wanted or self.device.type != "cuda":
+            return Plain(self.device)
+        parts: list[Weighting | Regularizer] = [self.weighting, *self.regularizers]
+        if strange := [part for part in parts if not part.capturable]:
+            plain = Plain(self.device)
+            plain.trouble = f"{type(strange[0]).__name__} is not marked as capturable"
+            return plain
+        return Graphs(self.device)
 
     def end_epoch(self) -> None:
         """Tell who counts in epochs that one of the schedule's is over."""
@@ -234,6 +293,7 @@ class Step:
             start = len(place) + 1
             return {name[start:]: t for name, t in tensors.items() if name.startswith(f"{place}.")}
 
+        renew_copies(self.dense)  # the model was read back just before
         self.aggregator.load_tensors(under("aggregator"))
         self.weighting.load_tensors(under("weighting"))
         for i, regularizer in enumerate(self.regularizers):
@@ -249,16 +309,23 @@ class Step:
             for i, parameter in enumerate(self.weighting.parameters(task)):
                 yield f"{task}.{i}", parameter
 
-    @torch.no_grad()
-    def _look_again(self, turns: Sequence[Mapping[str, Batch]]) -> dict[str, Tensor]:
+    def _look_again(self, parcels: Sequence[tuple[str, Parcel]]) -> dict[str, Tensor]:
         """Return the losses of the same batches, without terms, as they are by now."""
         sums = _Sums()
-        for task, batch in (item for turn in turns for item in turn.items()):
-            assert batch.labels is not None
-            with self._precision():
-                loss = self.tasks[task].loss(self.model(task, batch.tokens), batch.labels)
+        for task, parcel in parcels:
+            (loss,) = self.runner.run(
+                ("look", task, parcel.key), partial(self._look, task, parcel), parcel.inputs
+            )
+            assert loss is not None
             sums.add(task, loss, None)
         return sums.mean(sums.losses)
+
+    @torch.no_grad()
+    def _look(self, task: str, parcel: Parcel, *inputs: Tensor) -> tuple[Tensor]:
+        batch = parcel.unpack(*inputs)
+        assert batch.labels is not None
+        with self._precision():
+            return (self.tasks[task].loss(self.model(task, batch.tokens), batch.labels),)
 
     def _aggregate(self, num_rows: int, apart: tuple[str, ...]) -> Tensor | None:
         """Make the tasks' gradients on the shared parameters one; say how they agreed."""
@@ -267,12 +334,8 @@ class Step:
             for row in rows:
                 self.reduce(row)
             self.reduce(self.gradients.total[len(self.gradients.reduced) :])
-        if num_rows == 0:  # a zero gradient would still move them: by momentum and weight decay
-            self.gradients.leave_shared()
-            return None
-        if self.aggregator.per_task:
+        if num_rows and self.aggregator.per_task:
             self.gradients.reduced.copy_(self.aggregator(rows, self.generator, apart))
-        self.gradients.apply()
         return _cosines(rows) if len(apart) > 1 else None
 
     def _clip(self) -> Tensor:

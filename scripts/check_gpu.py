@@ -1,0 +1,159 @@
+"""Check on a GPU that what makes training fast there changes no result.
+
+    python scripts/check_gpu.py --tokenizer FILE [--steps 200] [--out FILE]
+
+A captured step against the same step run singly, packed rows against padded ones, products
+from kept half-precision copies against autocast's. `--tokenizer` is any BERT's tokenizer.json.
+Exits with 1 where a figure is beyond its bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+from encoders import write_encoder
+
+from plait.config import read_recipe
+from plait.model.dense import Dense
+from plait.model.encoder import load_encoder
+from plait.model.sources import find_encoder
+from plait.training.build import build, load_data
+from plait.training.loop import TrainState, run_stage
+from plait.training.stages import build_stage
+from plait.types import Tokens
+
+TOGETHER = "train.schedule={name='round-robin', together=true}"
+SETTINGS: dict[str, list[str]] = {
+    "plain": [],
+    "accumulate": ["train.accumulate=3"],
+    "pcgrad": [TOGETHER, "train.aggregator=pcgrad"],
+    "gradvac": [TOGETHER, "train.aggregator=gradvac"],
+    "nash-mtl, not captured": [TOGETHER, "train.aggregator=nash-mtl"],
+    "smart-unit": ["train.regularizers=['smart-unit']"],
+    "smart": ["train.regularizers=['smart']"],
+    "bregman": ["train.regularizers=['bregman']"],
+    "uncertainty": ["train.weighting=uncertainty"],
+    "dwa": [TOGETHER, "train.weighting=dwa"],
+    "famo": [TOGETHER, "train.weighting=famo"],
+    "layer decay, frozen layer": ["train.layer_decay=0.9", "train.freeze_layers=1"],
+    "lora": ["tasks.sentiment.adapter=lora"],
+    "reader": ["tasks.sentiment.touch_encoder=false"],
+    "fp32": ["precision=fp32"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        encoder = write_encoder("tiny", args.tokenizer, Path(folder))
+        found = {"packing": check_packing(encoder), "copies": check_copies(encoder)}
+        for name, settings in SETTINGS.items():
+            steps = args.steps if name in ("plain", "pcgrad", "smart-unit") else args.steps // 4
+            found[name] = check_graphs(encoder, settings, steps)
+    bounds = {"packing": 0.05, "copies": 0.02}
+    wrong = [name for name, f in found.items() if not f["difference"] <= bounds.get(name, 1e-4)]
+    for name, figures in found.items():
+        print(f"{name:28} {figures}")
+    if args.out:
+        args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if wrong:
+        sys.exit(f"too far apart: {', '.join(wrong)}")
+
+
+def check_graphs(encoder: Path, settings: list[str], steps: int) -> dict[str, float]:
+    """Train twice, captured and singly; return how far apart losses and weights end up."""
+    runs = [_train(encoder, [*settings, f"graphs={word}"], steps) for word in ("true", "false")]
+    (losses, weights, captures), (plain_losses, plain_weights, _) = runs
+    apart = max(
+        float((weights[n] - plain_weights[n]).abs().max() / plain_weights[n].abs().max())
+        for n in weights
+        if plain_weights[n].abs().max() > 0
+    )
+    return {
+        "difference": float((losses - plain_losses).abs().max()),
+        "weights": apart,
+        "captures": captures,
+        "last_loss": float(losses[-1]),
+    }
+
+
+def _train(
+    encoder: Path, settings: list[str], steps: int
+) -> tuple[torch.Tensor, dict[str, torch.Tensor], int]:
+    config = read_recipe(
+        "demo",
+        [f"encoder.source={encoder}", f"train.max_steps={steps}", "train.epochs=50", *settings],
+    )
+    parts = build(config)
+    stage = build_stage(parts, 0, load_data(config, parts.tokenizer, "train"))
+    parts.model.train()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        losses = [
+            torch.stack(list(record.result.losses.values())).sum()
+            for record in run_stage(stage, TrainState())
+        ]
+        weights = {name: p.detach().cpu() for name, p in parts.model.named_parameters()}
+        return torch.stack(losses).cpu(), weights, getattr(stage.step.runner, "num_captures", 0)
+
+
+def check_packing(encoder: Path) -> dict[str, float]:
+    """Encode rows of different lengths padded and packed, without dropout."""
+    bert = load_encoder(find_encoder(str(encoder)), dropout=0.0).cuda()
+    tokens = _tokens()
+    with torch.autocast("cuda", torch.bfloat16):
+        padded = bert(tokens).hidden
+        packed = bert(replace(tokens, total=int(tokens.mask.sum()) + 37)).hidden
+    real = tokens.mask.unsqueeze(-1)
+    difference = float(((padded - packed) * real).abs().max())
+    return {"difference": difference, "largest": float((padded * real).abs().max())}
+
+
+def check_copies(encoder: Path) -> dict[str, float]:
+    """Compare gradients of kept copies with autocast's, both against fp32."""
+    tokens = _tokens()
+    gradients = {}
+    for how in ("fp32", "autocast", "copies"):
+        bert = load_encoder(find_encoder(str(encoder)), dropout=0.0).cuda()
+        for part in bert.modules():
+            if isinstance(part, Dense) and how == "copies":
+                part.keep_copies(torch.bfloat16)
+        for parameter in bert.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        with torch.autocast("cuda", torch.bfloat16, enabled=how != "fp32"):
+            hidden = bert(tokens).hidden
+        (hidden.float() * tokens.mask.unsqueeze(-1)).square().sum().backward()
+        gradients[how] = torch.cat(
+            [p.grad.flatten() for n, p in bert.named_parameters() if "pooler" not in n]
+        )
+    size = gradients["fp32"].norm()
+    away = {how: float((g - gradients["fp32"]).norm() / size) for how, g in gradients.items()}
+    return {
+        "difference": max(0.0, away["copies"] - away["autocast"]),
+        "copies": away["copies"],
+        "autocast": away["autocast"],
+    }
+
+
+def _tokens() -> Tokens:
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(3, 60, (24,), generator=generator)
+    mask = torch.arange(64) < lengths.unsqueeze(1)
+    ids = torch.randint(1000, 30000, (24, 64), generator=generator) * mask
+    types = (torch.arange(64) > lengths.unsqueeze(1) // 2) & mask
+    return Tokens(ids, types.long(), mask).to(torch.device("cuda"))
+
+
+if __name__ == "__main__":
+    main()

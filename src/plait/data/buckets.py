@@ -1,0 +1,99 @@
+"""Lengths of a task's rows become a few sizes of batches, chosen to waste the least.
+
+A captured step runs at the sizes it was captured at, and a batch smaller than that is filled
+up. Few sizes mean few captures, many mean little filling: so the sizes stand where the data
+has its batches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+
+GRAIN = 8
+"""Sizes are multiples of this: GPUs multiply matrices in tiles."""
+NUM_DRAWN = 2000
+"""Batches drawn to see how large they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Sizes a task's batches are filled up to."""
+
+    lengths: tuple[int, ...]
+    """Of the longest input, rising."""
+    totals: tuple[int, ...]
+    """Of all inputs together, rising."""
+
+    @classmethod
+    def fit(
+        cls, lengths: Ints, batch_size: int, *, num_lengths: int = 4, num_totals: int = 8
+    ) -> Buckets:
+        """Choose sizes for batches of rows whose inputs have these lengths, [inputs, rows].
+
+        The last sizes hold any batch there can be. The draw has a seed of its own: equal data
+        has equal sizes in every run.
+        """
+        num_rows = lengths.shape[1]
+        batch_size = min(batch_size, num_rows)
+        generator = np.random.default_rng(0)
+        drawn = generator.integers(num_rows, size=(NUM_DRAWN, batch_size))
+        longest = lengths.max(axis=0)
+        heaviest = np.sort(lengths.sum(axis=0))[-batch_size:].sum()
+        maxima = np.append(longest[drawn].max(axis=1), longest.max())
+        totals = np.append(lengths.sum(axis=0)[drawn].sum(axis=1), heaviest)
+        return cls(choose_sizes(maxima, num_lengths), choose_sizes(totals, num_totals))
+
+    def room(self, lengths: Ints) -> tuple[int, int]:
+        """Return the sizes that a batch of these input lengths is filled up to."""
+        longest, total = int(lengths.max()), int(lengths.sum())
+        return _up(self.lengths, longest), _up(self.totals, total)
+
+
+def choose_sizes(seen: Ints, count: int) -> tuple[int, ...]:
+    """Return at most `count` sizes such that rounding each number up to one adds least in all.
+
+    Exact, by dynamic programming over the numbers' distinct multiples of GRAIN.
+    """
+    values, counts = np.unique(-(-seen // GRAIN) * GRAIN, return_counts=True)
+    if len(values) > 512:  # a coarser look at widely spread numbers
+        step = -(-len(values) // 512)
+        groups = np.arange(len(values)) // step
+        counts = np.bincount(groups, weights=counts).astype(np.int64)
+        values = np.append(values[step - 1 :: step], values[-1:])[: len(counts)]
+    last = len(values) - 1
+    number = np.concatenate([[0], np.cumsum(counts)])
+    cost = (values * number[1:]).astype(float)
+    cuts: list[Ints] = []
+    for _ in range(min(count, last + 1) - 1):
+        # cost[j]: all up to j in the sizes so far, the largest being values[j].
+        table = cost[:, None] + values[None, :] * (number[None, 1:] - number[1:, None])
+        table[np.tril_indices(last + 1)] = np.inf
+        best = table.argmin(axis=0)
+        cuts.append(np.where(table.min(axis=0) < cost, best, -1))
+        cost = np.minimum(cost, table.min(axis=0))
+    sizes, place = [int(values[last])], last
+    for cut in reversed(cuts):
+        if cut[place] >= 0:
+            place = int(cut[place])
+            sizes.append(int(values[place]))
+    return tuple(reversed(sizes))
+
+
+def round_up(number: int) -> int:
+    """Round a size up where the data's own sizes are not known: to an eighth of its magnitude."""
+    step = max(GRAIN, 1 << max(0, number.bit_length() - 4))
+    return -(-number // step) * step
+
+
+def _up(sizes: tuple[int, ...], number: int) -> int:
+    place = bisect_left(sizes, number)
+    return sizes[place] if place < len(sizes) else round_up(number)

@@ -1,0 +1,60 @@
+"""What travels to the device for one batch, and how it becomes the batch there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+from torch.nn.functional import pad
+
+from plait.data.buckets import round_up
+from plait.types import Batch, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A batch on its way: for data that lives on the device, its row numbers are enough."""
+
+    inputs: tuple[Tensor, ...]
+    """What travels; on the CPU, or on the device already."""
+    unpack: Callable[..., Batch]
+    """The inputs, once on the device, become the batch; nothing in it waits for the device."""
+    key: Hashable
+    """Parcels of one task with equal keys can go through one captured step."""
+    num_examples: int
+
+    @classmethod
+    def of(cls, batch: Batch) -> Parcel:
+        """Wrap up a batch as it is."""
+        tokens, labels = batch.tokens, batch.labels
+        own = () if labels is None else (labels,)
+        inputs = (tokens.ids, tokens.types, tokens.mask, *own)
+
+        def unpack(ids: Tensor, types: Tensor, mask: Tensor, *labels: Tensor) -> Batch:
+            return Batch(Tokens(ids, types, mask, tokens.total), labels[0] if labels else None)
+
+        key = (*(tuple(part.shape) for part in inputs), tokens.total)
+        return cls(inputs, unpack, key, 0 if labels is None else len(labels))
+
+    @classmethod
+    def filled(cls, batch: Batch, pad_id: int) -> Parcel:
+        """Wrap up a batch on the CPU, filled up to sizes that come again."""
+        tokens = batch.tokens
+        more = (0, round_up(tokens.ids.shape[1]) - tokens.ids.shape[1])
+        filled = Tokens(
+            pad(tokens.ids, more, value=pad_id),
+            pad(tokens.types, more),
+            pad(tokens.mask, more),
+            round_up(int(tokens.mask.sum())),
+        )
+        return cls.of(Batch(filled, batch.labels))
+
+    def batch(self, device: torch.device) -> Batch:
+        """Make the batch on a device."""
+        return self.unpack(*(part.to(device, non_blocking=True) for part in self.inputs))
