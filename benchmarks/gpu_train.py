@@ -22,6 +22,8 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+import itertools
+
 from encoders import write_encoder
 
 from plait.config import read_recipe
@@ -117,11 +119,13 @@ def _profile(records: Any) -> None:
     kernels = [e for e in events if e.device_type == torch.autograd.DeviceType.CUDA]
     busy = sum(e.self_device_time_total for e in kernels)
     count = sum(e.count for e in kernels)
-    print(f"30 steps: {busy / 30000:.2f} ms/step busy, {count / 30:.0f} kernels/step, asked in "
-          f"{asked * 1000 / 30:.2f} ms/step")
+    print(
+        f"30 steps: {busy / 30000:.2f} ms/step busy, {count / 30:.0f} kernels/step, asked in "
+        f"{asked * 1000 / 30:.2f} ms/step"
+    )
     for event in sorted(kernels, key=lambda e: -e.self_device_time_total)[:40]:
         total = event.self_device_time_total / 30
-        print(f"{total:9.1f} us {event.count / 30:7.1f} x {total / max(1, event.count / 30):6.1f}  {event.key[:110]}")
+        print(f"{total:9.1f} us {event.count / 30:7.1f} x  {event.key[:110]}")
 
 
 def time_trainer(args: argparse.Namespace, encoder: Path) -> dict[str, float]:
@@ -147,7 +151,7 @@ def time_trainer(args: argparse.Namespace, encoder: Path) -> dict[str, float]:
     warm_up = 20
 
     class Clock(TrainerCallback):
-        def on_step_end(self, settings: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_step_end(self, _settings: Any, state: Any, _control: Any, **_: Any) -> None:
             if state.global_step >= warm_up and (state.global_step - warm_up) % args.window == 0:
                 torch.cuda.synchronize()
                 times.append(time.perf_counter())
@@ -178,15 +182,14 @@ def time_trainer(args: argparse.Namespace, encoder: Path) -> dict[str, float]:
 def read_pairs(path: Path, limit: int) -> list[tuple[str, str, int]]:
     with path.open(encoding="utf-8", newline="") as file:
         lines = csv.DictReader(file, delimiter="\t")
-        found = [
+        return [
             (row["sentence1"], row["sentence2"], int(float(row["is_duplicate"])))
             for row, _ in zip(lines, range(limit), strict=False)
         ]
-    return found
 
 
 def summarise(times: list[float], window: int) -> dict[str, float]:
-    steps = [1000 * (b - a) / window for a, b in zip(times, times[1:], strict=False)]
+    steps = [1000 * (b - a) / window for a, b in itertools.pairwise(times)]
     return {
         "step_ms": statistics.median(steps),
         "fastest_ms": min(steps),

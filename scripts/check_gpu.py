@@ -108,6 +108,7 @@ def _train(
         return torch.stack(losses).cpu(), weights, getattr(stage.step.runner, "num_captures", 0)
 
 
+@torch.no_grad()
 def check_packing(encoder: Path) -> dict[str, float]:
     """Encode rows of different lengths padded and packed, without dropout."""
     bert = load_encoder(find_encoder(str(encoder)), dropout=0.0).cuda()
@@ -115,9 +116,15 @@ def check_packing(encoder: Path) -> dict[str, float]:
     with torch.autocast("cuda", torch.bfloat16):
         padded = bert(tokens).hidden
         packed = bert(replace(tokens, total=int(tokens.mask.sum()) + 37)).hidden
+    exact = bert(tokens).hidden
+    packed_exact = bert(replace(tokens, total=int(tokens.mask.sum()) + 37)).hidden
     real = tokens.mask.unsqueeze(-1)
     difference = float(((padded - packed) * real).abs().max())
-    return {"difference": difference, "largest": float((padded * real).abs().max())}
+    return {
+        "difference": difference,
+        "largest": float((padded * real).abs().max()),
+        "in_fp32": float(((exact - packed_exact) * real).abs().max()),
+    }
 
 
 def check_copies(encoder: Path) -> dict[str, float]:
@@ -133,7 +140,8 @@ def check_copies(encoder: Path) -> dict[str, float]:
             parameter.grad = torch.zeros_like(parameter)
         with torch.autocast("cuda", torch.bfloat16, enabled=how != "fp32"):
             hidden = bert(tokens).hidden
-        (hidden.float() * tokens.mask.unsqueeze(-1)).square().sum().backward()
+        weights = torch.randn(hidden.shape, generator=torch.Generator().manual_seed(1)).cuda()
+        (hidden.float() * weights * tokens.mask.unsqueeze(-1)).sum().backward()
         gradients[how] = torch.cat(
             [p.grad.flatten() for n, p in bert.named_parameters() if "pooler" not in n]
         )

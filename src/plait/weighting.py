@@ -206,19 +206,20 @@ class FAMO(Weighting):
         self._logits, self._mean, self._square, self._steps = (
             torch.zeros(len(self.tasks), device=device) for _ in range(4)
         )
-        self._shares = torch.zeros((), device=device)
-        """Sum of z / L over the batches of this update."""
+        self._shares = torch.zeros(len(self.tasks), device=device)
+        """Each task's z / L, summed over its batches of this update."""
 
     def __call__(self, task: str, loss: Tensor) -> Tensor:
         """Return z log L, whose gradient is z / L times the loss's."""
-        z = torch.softmax(self._logits, dim=0)[self.tasks.index(task)]
+        i = self.tasks.index(task)
+        z = torch.softmax(self._logits, dim=0)[i]
         loss = loss + 1e-8
-        self._shares.add_((z / loss).detach())
+        self._shares[i].add_((z / loss).detach())
         return z * loss.log()
 
     def scale(self, num_turns: int) -> Tensor | None:
         """Return what makes the weights of all batches add up to 1."""
-        factor = num_turns / self._shares
+        factor = num_turns / self._shares.sum()
         self._shares.zero_()
         return factor
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -21,7 +21,8 @@ from torch.nn import functional as F
 from plait.errors import EncoderError
 from plait.model.dense import Dense
 from plait.model.interface import Adapter, Encoded, Encoder, LayerAdapter
-from plait.model.packing import Packing, can_pack
+from plait.model.kernels import add_norm, add_norm_plainly, usable
+from plait.model.packing import Packing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +35,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
 }
+
+
+WORTH_PACKING = 0.9
+"""Share of real tokens above which padding does not cost enough to be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,26 @@ class Layer(nn.Module):
             total = adapter.after(total, hidden, mask)
         return self.output_norm(total)  # type: ignore[no-any-return]
 
+    def forward_packed(
+        self, full: Tensor, half: Tensor, packing: Packing, seeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Turn packed [tokens, width], in full and in computing precision, into the same.
+
+        The same layer in fewer kernels. `seeds` are two numbers for its two dropouts.
+        """
+        mixed = self.attention(half, packing)
+        full, half = self._add_norm(full, mixed, self.attention_norm, seeds, 0)
+        inner = self.activation(self.up(half))
+        return self._add_norm(full, self.down(inner), self.output_norm, seeds, 1)
+
+    def _add_norm(
+        self, full: Tensor, branch: Tensor, norm: nn.LayerNorm, seeds: Tensor | None, which: int
+    ) -> tuple[Tensor, Tensor]:
+        if not full.is_cuda or not usable():
+            return add_norm_plainly(full, branch, norm, self.dropout.p, self.training)
+        seed = None if seeds is None else seeds[which]
+        return add_norm(full, branch, norm, self.dropout.p, seed)
+
 
 class Pooler(nn.Module):
     """One vector per row out of its first token, [CLS]."""
@@ -230,8 +255,9 @@ class Bert(Encoder):
         self, tokens: Tokens, embeddings: Tensor | None = None, adapter: Adapter | None = None
     ) -> Encoded:
         """Encode a batch; `embeddings` stand in for the word embeddings of its ids."""
-        if tokens.total is not None and adapter is None and self._packs(tokens.mask):
-            return self._encode_packed(tokens, tokens.total, embeddings)
+        room = None if adapter is not None else self._room(tokens)
+        if room is not None:
+            return self._encode_packed(tokens, room, embeddings)
         words = self.word_embeddings(tokens.ids) if embeddings is None else embeddings
         # The mask is never looked at from here: a CUDA graph allows no question to the device.
         mask = tokens.mask[:, None, None, :]
@@ -241,21 +267,29 @@ class Bert(Encoder):
             outputs.append(layer(outputs[-1], mask, here))
         return Encoded(outputs[-1], tuple(outputs), self.pooler(outputs[-1]))
 
-    def _packs(self, mask: Tensor) -> bool:
-        return can_pack(mask, self.width // self.num_heads)
+    def _room(self, tokens: Tokens) -> int | None:
+        """Say how many tokens to make room for when the padding is left out; None to keep it."""
+        if tokens.total is None or tokens.total > WORTH_PACKING * tokens.mask.numel():
+            return None
+        return tokens.total
 
     def _encode_packed(self, tokens: Tokens, room: int, embeddings: Tensor | None) -> Encoded:
         """Encode a batch without its padding."""
-        packing = Packing.of(tokens.mask, min(room, tokens.mask.numel()))
+        packing = Packing.of(tokens.mask, room)
         if embeddings is None:
             words = self.word_embeddings(packing.pack(tokens.ids))
         else:
             words = packing.pack(embeddings)
         places = packing.source % tokens.ids.shape[1]
-        hidden = self.embeddings(words, packing.pack(tokens.types), places)
-        for layer in self.layers:
-            hidden = layer(hidden, packing)
-        padded = packing.unpack(hidden)
+        full = self.embeddings(words, packing.pack(tokens.types), places)
+        half = full.to(_precision(full))
+        seeds = None
+        if self.training and self.embeddings.dropout.p > 0 and full.is_cuda:
+            seeds = torch.randint(2**31, (len(self.layers), 2), device=full.device)
+        for i, layer in enumerate(self.layers):
+            own = None if seeds is None else seeds[i]
+            full, half = cast("Layer", layer).forward_packed(full, half, packing, own)
+        padded = packing.unpack(full)
         return Encoded(padded, (), self.pooler(padded))
 
     def layer_of(self, name: str) -> int:
@@ -275,3 +309,9 @@ class Bert(Encoder):
                 module.reset_parameters()
             if isinstance(module, nn.Linear):
                 module.bias.zero_()
+
+
+def _precision(like: Tensor) -> torch.dtype:
+    """Return the type that products are computed in."""
+    kind = like.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else like.dtype

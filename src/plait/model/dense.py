@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from plait.model.kernels import add_column_sums
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -93,7 +95,7 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             to_weight = _weight_gradient(weight, flat, vectors.flatten(0, -2))
         if ctx.needs_input_grad[2]:
-            to_bias = flat.sum(dim=0, dtype=bias.dtype)
+            to_bias = _bias_gradient(bias, flat)
         return to_vectors, to_weight, to_bias, None, None
 
 
@@ -105,3 +107,10 @@ def _weight_gradient(weight: Tensor, gradient: Tensor, vectors: Tensor) -> Tenso
         )
         return None
     return (gradient.t() @ vectors).to(weight.dtype)
+
+
+def _bias_gradient(bias: Tensor, gradient: Tensor) -> Tensor | None:
+    if bias.grad is not None and bias.is_cuda:
+        add_column_sums(bias.grad, gradient)
+        return None
+    return gradient.sum(dim=0, dtype=bias.dtype)

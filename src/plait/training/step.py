@@ -146,6 +146,7 @@ class Step:
         autocast: torch.dtype | None = None,
         reduce: Callable[[Tensor], None] | None = None,
         graphs: bool = False,
+        side_by_side: bool = False,
     ):
         self.model, self.tasks, self.aggregator = model, tasks, aggregator
         self.optimizer, self.clip, self.autocast = optimizer, clip, autocast
@@ -162,6 +163,11 @@ class Step:
             part.drop_copies()
             if autocast is not None and self.device.type == "cuda":
                 part.keep_copies(autocast)
+        num_rows = sum(map(model.touches_encoder, tasks))
+        self.lanes: list[torch.cuda.Stream] = []
+        """A stream for each task that may run beside others; none where they take turns."""
+        if side_by_side and self.device.type == "cuda" and num_rows > 1:
+            self.lanes = [torch.cuda.Stream(self.device) for _ in tasks]
         # An earlier stage's gradients must not move heads that take no part in this one.
         model.zero_grad(set_to_none=True)
         self.gradients = FlatGradients(
@@ -173,7 +179,7 @@ class Step:
                 ]
                 for task in tasks
             },
-            num_rows=max(1, sum(map(model.touches_encoder, tasks))) if aggregator.per_task else 1,
+            num_rows=max(1, num_rows) if aggregator.per_task or self.lanes else 1,
         )
 
     def __call__(self, turns: Sequence[Mapping[str, Batch | Parcel]]) -> StepResult:
@@ -185,26 +191,12 @@ class Step:
         ]
         self.gradients.clear()
         sums = _Sums()
-        rows: dict[str, int] = {}
-        for task, parcel in parcels:
-            row = None
-            if self.model.touches_encoder(task):
-                row = rows.setdefault(task, len(rows) if self.aggregator.per_task else 0)
-            loss, term = self.runner.run(
-                ("gradient", task, row, len(turns), parcel.key),
-                partial(self._add_gradient, task, row, len(turns), parcel),
-                parcel.inputs,
-            )
-            assert loss is not None
+        plan = self._plan(turns)
+        gradients = self._side_by_side if self._can_overlap(turns) else self._in_turn
+        for (task, _), (loss, term) in zip(parcels, gradients(plan, parcels), strict=True):
             sums.add(task, loss, term)
-        tasks = tuple(dict.fromkeys(task for task, _ in parcels))
-        apart = tuple(rows) if self.aggregator.per_task else ()
-        num_rows = len(set(rows.values()))
         updater = self.runner if self.aggregator.capturable else Plain(self.device)
-        grad_norm, cosines = updater.run(
-            ("update", tasks, apart, num_rows, len(turns)),
-            partial(self._update, tasks, apart, num_rows, len(turns)),
-        )
+        grad_norm, cosines = updater.run(("update", plan), partial(self._update, plan))
         assert grad_norm is not None
         self.num_updates += 1
         for regularizer in self.regularizers:
@@ -212,28 +204,74 @@ class Step:
         losses = sums.mean(sums.losses)
         if self.weighting.looks_again:
             self.weighting.after_update(losses, self._look_again(parcels))
-        return StepResult(losses, sums.mean(sums.terms), grad_norm, apart, cosines)
+        return StepResult(losses, sums.mean(sums.terms), grad_norm, plan.apart, cosines)
+
+    def _plan(self, turns: Sequence[Mapping[str, object]]) -> _Plan:
+        """Give each task of an update that trains the encoder a row for its gradient."""
+        tasks = tuple(dict.fromkeys(task for turn in turns for task in turn))
+        touching = [task for task in tasks if self.model.touches_encoder(task)]
+        has_own = self.aggregator.per_task or self._can_overlap(turns)
+        rows = tuple((task, i if has_own else 0) for i, task in enumerate(touching))
+        return _Plan(tasks, rows, len(turns), tuple(touching) if self.aggregator.per_task else ())
+
+    def _can_overlap(self, turns: Sequence[Mapping[str, object]]) -> bool:
+        return bool(self.lanes) and len(turns) == 1 and len(turns[0]) > 1
+
+    def _in_turn(self, plan: _Plan, parcels: Parcels) -> list[tuple[Tensor, Tensor | None]]:
+        """Add up the gradients one batch after the other; return their losses and terms."""
+        found = []
+        for task, parcel in parcels:
+            loss, term = self.runner.run(
+                ("gradient", task, plan.row(task), plan.num_turns, parcel.key),
+                partial(self._add_gradient, task, plan, parcel),
+                parcel.inputs,
+            )
+            assert loss is not None
+            found.append((loss, term))
+        return found
+
+    def _side_by_side(self, plan: _Plan, parcels: Parcels) -> list[tuple[Tensor, Tensor | None]]:
+        """Add up the gradients of several tasks at once: one small batch leaves a GPU idle."""
+        key = tuple((task, parcel.key) for task, parcel in parcels)
+        inputs = [part for _, parcel in parcels for part in parcel.inputs]
+        found = self.runner.run(
+            ("gradients", plan, key), partial(self._add_gradients, plan, parcels), inputs
+        )
+        return list(zip(found[::2], found[1::2], strict=True))  # type: ignore[arg-type]
+
+    def _add_gradients(
+        self, plan: _Plan, parcels: Parcels, *inputs: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        """Add each task's gradient to its own row, on a stream of its own."""
+        here = torch.cuda.current_stream(self.device)
+        found: list[Tensor | None] = []
+        for lane, (task, parcel) in zip(self.lanes, parcels, strict=False):
+            own, inputs = inputs[: len(parcel.inputs)], inputs[len(parcel.inputs) :]
+            lane.wait_stream(here)
+            with torch.cuda.stream(lane):
+                found += self._add_gradient(task, plan, parcel, *own)
+        for lane in self.lanes[: len(parcels)]:
+            here.wait_stream(lane)
+        return tuple(found)
 
     def _add_gradient(
-        self, task: str, row: int | None, num_turns: int, parcel: Parcel, *inputs: Tensor
+        self, task: str, plan: _Plan, parcel: Parcel, *inputs: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """Add a batch's gradient to the task's row and head; return its loss and terms."""
         batch = parcel.unpack(*inputs)
         with self._precision():
             loss, term = self._losses(task, batch)
-        self.gradients.collect(task, row)
+        self.gradients.collect(task, plan.row(task))
         whole = loss if term is None else loss + term
-        (self.weighting(task, whole) * (self.tasks[task].weight / num_turns)).backward()
+        (self.weighting(task, whole) * (self.tasks[task].weight / plan.num_turns)).backward()
         return loss.detach(), None if term is None else term.detach()
 
-    def _update(
-        self, tasks: tuple[str, ...], apart: tuple[str, ...], num_rows: int, num_turns: int
-    ) -> tuple[Tensor, Tensor | None]:
+    def _update(self, plan: _Plan) -> tuple[Tensor, Tensor | None]:
         """Make the gradients one, clip it, and move the parameters; return norm and cosines."""
-        if (factor := self.weighting.scale(num_turns)) is not None:
+        if (factor := self.weighting.scale(plan.num_turns)) is not None:
             self.gradients.multiply(factor)
-        cosines = self._aggregate(num_rows, apart)
-        self.gradients.apply(tasks, shared=num_rows > 0)
+        cosines = self._aggregate(plan)
+        self.gradients.apply(plan.tasks, shared=plan.num_rows > 0)
         grad_norm = self._clip()
         self.optimizer.step()
         renew_copies(self.dense)
@@ -327,20 +365,23 @@ class Step:
         with self._precision():
             return (self.tasks[task].loss(self.model(task, batch.tokens), batch.labels),)
 
-    def _aggregate(self, num_rows: int, apart: tuple[str, ...]) -> Tensor | None:
+    def _aggregate(self, plan: _Plan) -> Tensor | None:
         """Make the tasks' gradients on the shared parameters one; say how they agreed."""
-        rows = self.gradients.rows[:num_rows]
+        rows = self.gradients.rows[: plan.num_rows]
         if self.reduce is not None:  # across processes, each task's before they meet
             for row in rows:
                 self.reduce(row)
             self.reduce(self.gradients.total[len(self.gradients.reduced) :])
-        if num_rows and self.aggregator.per_task:
-            self.gradients.reduced.copy_(self.aggregator(rows, self.generator, apart))
-        return _cosines(rows) if len(apart) > 1 else None
+        if len(rows) and len(self.gradients.rows) > 1:  # else they added up in its place
+            self.gradients.reduced.copy_(self.aggregator(rows, self.generator, plan.apart))
+        return _cosines(rows) if len(plan.apart) > 1 else None
 
     def _clip(self) -> Tensor:
         norm: Tensor = torch.linalg.vector_norm(self.gradients.total)
-        if self.clip:
+        if self.clip and self.optimizer.defaults.get("capturable"):
+            # A GPU's fused AdamW divides the gradients as it reads them, which saves a pass.
+            self.optimizer.grad_scale = ((norm + 1e-6) / self.clip).clamp(min=1.0)  # type: ignore[attr-defined]
+        elif self.clip:
             self.gradients.total.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
@@ -348,6 +389,29 @@ class Step:
         if self.autocast is None:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.autocast)
+
+
+Parcels = list[tuple[str, Parcel]]
+"""The batches of one update, by task, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where the gradients of one update go."""
+
+    tasks: tuple[str, ...]
+    rows: tuple[tuple[str, int], ...]
+    """Row of the shared gradient of each task that has one."""
+    num_turns: int
+    apart: tuple[str, ...]
+    """Tasks whose gradients the aggregator wants to see, by row."""
+
+    def row(self, task: str) -> int | None:
+        return dict(self.rows).get(task)
+
+    @property
+    def num_rows(self) -> int:
+        return len({row for _, row in self.rows})
 
 
 @dataclass(slots=True)
