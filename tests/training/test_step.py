@@ -649,6 +649,34 @@ def test_nothing_is_read_from_the_device(tiny_model, make_step, batches, monkeyp
         step.end_epoch()
 
 
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad", "gradvac", "nash-mtl"])
+@pytest.mark.parametrize("weighting", ["fixed", "uncertainty", "dwa", "famo"])
+def test_replayed_halves_make_the_same_updates(
+    tiny_model, make_step, batches, recorder, aggregator, weighting
+):
+    steps = [
+        make_step(tiny_model(dropout=0.1), aggregator, clip=1.0, weighting=weighting)
+        for _ in range(2)
+    ]
+    steps[1].runner = recorder(torch.device("cpu"))
+    turns = [
+        [batches],
+        [{"mood": batches["mood"]}],
+        [{"mood": batches["mood"]}, {"near": batches["near"]}],
+    ]
+    for place in range(12):
+        results = []
+        for step in steps:
+            torch.manual_seed(place)
+            results.append(step(turns[place % 3]))
+        assert results[0].losses.keys() == results[1].losses.keys()
+        for task, loss in results[0].losses.items():
+            assert torch.equal(loss, results[1].losses[task])
+        assert torch.equal(results[0].grad_norm, results[1].grad_norm)
+    assert_same(steps[0].model, steps[1].model, atol=0)
+    assert steps[1].runner.num_captures >= 4
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize(
