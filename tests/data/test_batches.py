@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import tokenizers
 import torch
 from torch import Tensor
 
-from plait.data import Dataset, Tokenizer, collate, iterate, text_lengths
+from plait.data import Collator, Dataset, Rows, Tokenizer, collate, iterate, text_lengths
 from plait.types import TaskSpec
 
 SINGLE = TaskSpec(kind="binary", text="a")
@@ -217,3 +218,26 @@ def test_a_cuda_graph_captures_it(tokenizer: Tokenizer, spec: TaskSpec) -> None:
     graph.replay()
     expected = collate(dataset, other, spec, tokenizer.layout, max_length=24, length=24)
     assert torch.equal(ids.cpu(), expected.tokens.ids)
+
+
+@pytest.mark.parametrize("spec", [JOINED, APART])
+@pytest.mark.parametrize("length", [12, 40])
+def test_rows_laid_out_give_the_same_batches(
+    tokenizer: Tokenizer, spec: TaskSpec, length: int
+) -> None:
+    dataset = replace(
+        Dataset.from_texts(random_pairs(30, 100), tokenizer, 24), labels=torch.arange(100.0)
+    )
+    rows = Rows(dataset, spec, Collator(tokenizer.layout, 24))
+    some = (rows.lengths().amax(0) <= length).nonzero().flatten()[:7]
+    assert len(some) == 7
+    one = rows(some, length=length, total=99)
+    other = rows.lay_out(torch.device("cpu"))(some, length=length, total=99)
+    assert torch.equal(one.tokens.mask, other.tokens.mask)
+    assert torch.equal(one.tokens.ids * one.tokens.mask, other.tokens.ids * one.tokens.mask)
+    assert torch.equal(one.tokens.types, other.tokens.types)
+    assert other.tokens.total == 99
+    assert torch.equal(one.labels, other.labels)
+    laid_out = rows.lay_out(torch.device("cpu"))
+    parts = (laid_out.ids, laid_out.types, laid_out.mask)
+    assert rows.num_bytes == sum(part.nbytes for part in parts)

@@ -61,6 +61,13 @@ def train(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Seed, over the recipe's.")
     ] = None,
+    graphs: Annotated[
+        bool,
+        typer.Option(
+            "--graphs/--no-graphs",
+            help="On a GPU, capture each kind of step once and replay it. Results are the same.",
+        ),
+    ] = True,
     each_alone: Annotated[
         bool,
         typer.Option(
@@ -83,6 +90,7 @@ def train(
     from plait.errors import RunError
 
     overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
+    overrides += [] if graphs else ["graphs=false"]
     config = read_recipe(recipe, overrides, profile=profile)
     if out is None:
         if resume:

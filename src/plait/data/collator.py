@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+from torch.nn.functional import pad
+
 from plait.data.batches import collate, input_lengths, iterate
+from plait.types import Batch, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import torch
     from torch import Tensor
 
     from plait.data.store import Dataset
     from plait.data.tokens import Layout
-    from plait.types import Batch, TaskSpec
+    from plait.types import TaskSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,45 @@ class Rows:
             self.dataset, self.spec, self.collator.layout, self.collator.max_length
         )
 
-    def to(self, device: torch.device) -> Rows:
-        """Return the same rows, to be collated on another device."""
-        return replace(self, dataset=self.dataset.to(device))
+    def lay_out(self, device: torch.device) -> LaidOut:
+        """Put every row's inputs together once, on a device."""
+        length = int(self.lengths().max())
+        pieces: list[tuple[Tensor, ...]] = []
+        for some in torch.arange(len(self)).split(8192):
+            tokens = self(some, length=length).tokens
+            # Of texts apart, all first ones come before all second ones.
+            parts = (tokens.ids.int(), tokens.types.to(torch.uint8), tokens.mask)
+            pieces.append(tuple(p.view(-1, len(some), length).transpose(0, 1) for p in parts))
+        ids, types, mask = (torch.cat(part).to(device) for part in zip(*pieces, strict=True))
+        labels = self.dataset.labels
+        return LaidOut(ids, types, mask, None if labels is None else labels.to(device))
 
     @property
     def num_bytes(self) -> int:
-        """How much memory the tokens and labels take."""
-        parts = [part for t in self.dataset.tokens for part in (t.ids, t.offsets, t.lengths)]
-        labels = self.dataset.labels
-        return sum(part.nbytes for part in parts) + (0 if labels is None else labels.nbytes)
+        """How much memory they take laid out, labels aside."""
+        lengths = self.lengths()
+        return lengths.numel() * int(lengths.max()) * (4 + 1 + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """Rows as finished inputs, padded to the longest: a batch is a few lookups."""
+
+    ids: Tensor
+    """int32 [rows, inputs, length]"""
+    types: Tensor
+    """uint8, of the same shape"""
+    mask: Tensor
+    """bool, of the same shape"""
+    labels: Tensor | None
+
+    def __call__(self, rows: Tensor, *, length: int, total: int | None = None) -> Batch:
+        """Return some rows as one batch, cut or padded to `length`, which holds them all."""
+        ids, types, mask = (
+            part.index_select(0, rows).transpose(0, 1).flatten(0, 1)
+            for part in (self.ids, self.types, self.mask)
+        )
+        if more := length - ids.shape[1]:  # below 0 it cuts; what padding holds is not looked at
+            ids, types, mask = (pad(part, (0, more)) for part in (ids, types, mask))
+        tokens = Tokens(ids.long(), types.long(), mask, total)
+        return Batch(tokens, None if self.labels is None else self.labels.index_select(0, rows))

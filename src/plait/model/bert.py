@@ -4,7 +4,7 @@ Read it from the bottom: Bert adds up three embeddings and sends them through a 
 equal layers; a Layer lets the tokens look at one another (SelfAttention), then treats each
 by itself (two Linears around a GELU). Every half adds its input back and normalises the sum.
 Where a task brings an adapter, it may change three values on the way through a Layer.
-Hidden states are [rows, length, width], or packed [tokens, width] where padding is left out.
+Packed, [tokens, width], a Layer does the same without padding and in fewer kernels.
 """
 
 from __future__ import annotations
@@ -138,16 +138,9 @@ class SelfAttention(nn.Module):
         self.out = Dense(config.hidden_size, config.hidden_size)
         self.dropout = config.attention_probs_dropout_prob
 
-    def forward(
-        self, hidden: Tensor, mask: Tensor | Packing, adapter: LayerAdapter | None = None
-    ) -> Tensor:
-        """Mix [rows, length, width] among the tokens where mask [rows, 1, 1, length] is True.
-
-        Or mix packed tokens among those of the same row.
-        """
+    def forward(self, hidden: Tensor, mask: Tensor, adapter: LayerAdapter | None = None) -> Tensor:
+        """Mix [rows, length, width] among the tokens where mask [rows, 1, 1, length] is True."""
         qkv: Tensor = self.qkv(hidden)
-        if isinstance(mask, Packing):
-            return self._mix_packed(qkv, mask)
         if adapter is not None:
             qkv = adapter.attention(qkv, hidden)
         # [rows, length, 3 * width] -> three of [rows, heads, length, width / heads]
@@ -158,12 +151,13 @@ class SelfAttention(nn.Module):
         out: Tensor = self.out(mixed)
         return out if adapter is None else adapter.output(out, mixed)
 
-    def _mix_packed(self, qkv: Tensor, packing: Packing) -> Tensor:
+    def mix_packed(self, hidden: Tensor, packing: Packing) -> Tensor:
+        """Mix packed [tokens, width] among those of the same row; `out` is left to the caller."""
+        qkv: Tensor = self.qkv(hidden)
         # [tokens, 3 * width] -> three of [tokens, heads, width / heads]
         query, key, value = qkv.unflatten(-1, (3, self.num_heads, -1)).unbind(1)
         mixed = packing.attend(query, key, value, self.dropout if self.training else 0.0)
-        out: Tensor = self.out(mixed.flatten(1))
-        return out
+        return mixed.flatten(1)
 
 
 class Layer(nn.Module):
@@ -180,16 +174,13 @@ class Layer(nn.Module):
         self.output_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(
-        self, hidden: Tensor, mask: Tensor | Packing, adapter: LayerAdapter | None = None
-    ) -> Tensor:
-        """Turn hidden states into the same shape."""
+    def forward(self, hidden: Tensor, mask: Tensor, adapter: LayerAdapter | None = None) -> Tensor:
+        """Turn [rows, length, width] into the same shape."""
         mixed = self.attention(hidden, mask, adapter)
         middle = self.attention_norm(hidden + self.dropout(mixed))
         inner = self.activation(self.up(middle))
         total = middle + self.dropout(self.down(inner))
         if adapter is not None:
-            assert isinstance(mask, Tensor), "an adapter's task is never packed"
             total = adapter.after(total, hidden, mask)
         return self.output_norm(total)  # type: ignore[no-any-return]
 
@@ -200,18 +191,19 @@ class Layer(nn.Module):
 
         The same layer in fewer kernels. `seeds` are two numbers for its two dropouts.
         """
-        mixed = self.attention(half, packing)
-        full, half = self._add_norm(full, mixed, self.attention_norm, seeds, 0)
+        first, second = (None, None) if seeds is None else seeds.unbind()
+        mixed = self.attention.mix_packed(half, packing)
+        full, half = self._add_norm(full, mixed, self.attention.out, self.attention_norm, first)
         inner = self.activation(self.up(half))
-        return self._add_norm(full, self.down(inner), self.output_norm, seeds, 1)
+        return self._add_norm(full, inner, self.down, self.output_norm, second)
 
     def _add_norm(
-        self, full: Tensor, branch: Tensor, norm: nn.LayerNorm, seeds: Tensor | None, which: int
+        self, full: Tensor, vectors: Tensor, dense: Dense, norm: nn.LayerNorm, seed: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        if not full.is_cuda or not usable():
-            return add_norm_plainly(full, branch, norm, self.dropout.p, self.training)
-        seed = None if seeds is None else seeds[which]
-        return add_norm(full, branch, norm, self.dropout.p, seed)
+        branch, p = dense(vectors, biased=False), self.dropout.p
+        if full.is_cuda and usable():
+            return add_norm(full, branch, dense.bias, norm, p, seed)
+        return add_norm_plainly(full, branch, dense.bias, norm, p, self.training)
 
 
 class Pooler(nn.Module):

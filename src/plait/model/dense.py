@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from plait.model.kernels import add_column_sums
 
@@ -29,16 +30,18 @@ class Dense(nn.Linear):
     """Weight and bias in half precision; None while autocast does the casting."""
     _copied: tuple[int, int, int, int] = (0, 0, 0, 0)
 
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Multiply [..., in] to [..., out]."""
-        if self.copies is None or not torch.is_autocast_enabled(vectors.device.type):
-            return super().forward(vectors)
-        if self._copied != self._marks():  # somebody changed the parameters, or stands in for them
-            return super().forward(vectors)
+    def forward(self, vectors: Tensor, *, biased: bool = True) -> Tensor:
+        """Multiply [..., in] to [..., out]; without the bias where somebody else adds it."""
+        if self.copies is None or not self._are_true(vectors):
+            return functional.linear(vectors, self.weight, self.bias if biased else None)
         weight, bias = self.copies
-        given = (vectors.to(weight.dtype), self.weight, self.bias, weight, bias)
-        product: Tensor = _Product.apply(*given)  # type: ignore[no-untyped-call]
+        own = (self.weight, self.bias if biased else None, weight, bias if biased else None)
+        product: Tensor = _Product.apply(vectors.to(weight.dtype), *own)  # type: ignore[no-untyped-call]
         return product
+
+    def _are_true(self, vectors: Tensor) -> bool:
+        """Say whether the copies are to be used: nobody changed or stands in for the originals."""
+        return torch.is_autocast_enabled(vectors.device.type) and self._copied == self._marks()
 
     def keep_copies(self, dtype: torch.dtype) -> None:
         """Hold copies from now on."""
@@ -76,13 +79,13 @@ class _Product(torch.autograd.Function):
         ctx: Any,
         vectors: Tensor,
         weight: Tensor,
-        bias: Tensor,
+        bias: Tensor | None,
         half_weight: Tensor,
-        half_bias: Tensor,
+        half_bias: Tensor | None,
     ) -> Tensor:
         ctx.save_for_backward(vectors, half_weight)
         ctx.parameters = (weight, bias)
-        return torch.nn.functional.linear(vectors, half_weight, half_bias)
+        return functional.linear(vectors, half_weight, half_bias)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:

@@ -35,7 +35,7 @@ def usable() -> bool:
     try:  # Triton needs a C compiler for its launcher, which a slim machine may lack
         vectors = torch.ones(2, 16, device="cuda")
         one = torch.ones(16, device="cuda")
-        _AddNorm.apply(vectors, vectors.bfloat16(), one, one, 1e-5, 0.0, None)  # type: ignore[no-untyped-call]
+        _AddNorm.apply(vectors, vectors.bfloat16(), one, one, one, 1e-5, 0.0, None)  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
     except Exception:
         return False
@@ -43,23 +43,33 @@ def usable() -> bool:
 
 
 def add_norm(
-    residual: Tensor, branch: Tensor, norm: nn.LayerNorm, dropout: float, seed: Tensor | None
+    residual: Tensor,
+    branch: Tensor,
+    bias: Tensor,
+    norm: nn.LayerNorm,
+    dropout: float,
+    seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return LayerNorm(residual + dropout(branch)), in full and in half precision.
+    """Return LayerNorm(residual + dropout(branch + bias)), in full and in the branch's precision.
 
-    All [tokens, width]; `branch` is in half precision. `seed`, one number on the device, says what
+    All [tokens, width], but for the bias [width]. `seed`, one number on the device, says what
     drops out; None where nothing does.
     """
-    given = (residual, branch, norm.weight, norm.bias, norm.eps, dropout, seed)
+    given = (residual, branch, bias, norm.weight, norm.bias, norm.eps, dropout, seed)
     full, half = _AddNorm.apply(*given)  # type: ignore[no-untyped-call]
     return full, half
 
 
 def add_norm_plainly(
-    residual: Tensor, branch: Tensor, norm: nn.LayerNorm, dropout: float, training: bool
+    residual: Tensor,
+    branch: Tensor,
+    bias: Tensor,
+    norm: nn.LayerNorm,
+    dropout: float,
+    training: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return the same by PyTorch's own kernels, which draw otherwise."""
-    full = norm(residual + F.dropout(branch, dropout, training))
+    full = norm(residual + F.dropout(branch + bias.to(branch.dtype), dropout, training))
     return full, full.to(branch.dtype)
 
 
@@ -80,6 +90,7 @@ class _AddNorm(torch.autograd.Function):
         ctx: Any,
         residual: Tensor,
         branch: Tensor,
+        shift: Tensor,
         weight: Tensor,
         bias: Tensor,
         eps: float,
@@ -93,12 +104,12 @@ class _AddNorm(torch.autograd.Function):
         moments = residual.new_empty(num_rows, 2)
         block = triton.next_power_of_2(width)
         triton_kernels.forward[(num_rows,)](
-            residual, branch, weight, bias, branch if seed is None else seed,
+            residual, branch, shift, weight, bias, branch if seed is None else seed,
             full, half, total, moments, width, eps, dropout,
             DROPS=seed is not None, BLOCK=block, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(total, moments, weight, *(() if seed is None else (seed,)))
-        ctx.parameters, ctx.dropout, ctx.half = (weight, bias), dropout, branch.dtype
+        ctx.parameters, ctx.dropout, ctx.half = (weight, bias, shift), dropout, branch.dtype
         ctx.set_materialize_grads(False)
         return full, half
 
@@ -108,14 +119,14 @@ class _AddNorm(torch.autograd.Function):
         num_rows, width = total.shape
         present = [g.contiguous() for g in outer if g is not None]
         if not present:
-            return None, None, None, None, None, None, None
+            return (None,) * 8
         to_full = outer[0].contiguous() if outer[0] is not None else present[0]
         to_half = outer[1].contiguous() if outer[1] is not None else present[0]
         to_residual = torch.empty_like(total)
         to_branch = torch.empty_like(total, dtype=ctx.half)
-        learns = ctx.needs_input_grad[2] or ctx.needs_input_grad[3]
+        learns = any(ctx.needs_input_grad[2:5])
         programs = min(num_rows, MOST_PROGRAMS)
-        partial = total.new_empty(programs if learns else 1, 2, width)
+        partial = total.new_empty(programs if learns else 1, 3, width)
         block = triton.next_power_of_2(width)
         triton_kernels.backward[(programs,)](
             to_full, to_half, total, moments, weight, seed[0] if seed else total,
@@ -123,20 +134,19 @@ class _AddNorm(torch.autograd.Function):
             DROPS=bool(seed), FULL=outer[0] is not None, HALF=outer[1] is not None,
             LEARNS=learns, BLOCK=block, num_warps=4,
         )  # fmt: skip
-        to_weight = to_bias = None
+        to_weight = to_bias = to_shift = None
         if learns:
-            to_weight, to_bias = _finish(ctx.parameters, partial)
-        return to_residual, to_branch, to_weight, to_bias, None, None, None
+            to_weight, to_bias, to_shift = _finish(ctx.parameters, partial)
+        return to_residual, to_branch, to_shift, to_weight, to_bias, None, None, None
 
 
-def _finish(parameters: tuple[Tensor, Tensor], partial: Tensor) -> tuple[Any, Any]:
+def _finish(parameters: tuple[Tensor, ...], partial: Tensor) -> tuple[Any, ...]:
     """Sum up the programs' rows, into gradients that are there or as new ones."""
-    weight, bias = parameters
-    if weight.grad is None or bias.grad is None:
-        sums = partial.sum(dim=0)
-        return sums[0], sums[1]
+    if any(parameter.grad is None for parameter in parameters):
+        return partial.sum(dim=0).unbind()
+    weight, bias, shift = (parameter.grad for parameter in parameters)
     width = partial.shape[-1]
-    triton_kernels.sum_partial[(triton.cdiv(width, 64), 2)](
-        partial, weight.grad, bias.grad, len(partial), width, BLOCK_ROWS=32, BLOCK=64, num_warps=4
+    triton_kernels.sum_partial[(triton.cdiv(width, 64), 3)](
+        partial, weight, bias, shift, len(partial), width, BLOCK_ROWS=32, BLOCK=64, num_warps=4
     )
-    return None, None
+    return None, None, None

@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def forward(
-    residual, branch, weight, bias, seed, full, half, total, moments, width, eps, dropout,
+    residual, branch, shift, weight, bias, seed, full, half, total, moments, width, eps, dropout,
     DROPS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
@@ -14,6 +14,7 @@ def forward(
     inside = columns < width
     at = row * width + columns
     x = tl.load(branch + at, mask=inside, other=0.0).to(tl.float32)
+    x += tl.load(shift + columns, mask=inside, other=0.0)
     if DROPS:
         kept = tl.rand(tl.load(seed), at) >= dropout
         x = tl.where(kept, x / (1 - dropout), 0.0)
@@ -44,6 +45,7 @@ def backward(
     w = tl.load(weight + columns, mask=inside, other=0.0)
     to_w = tl.zeros([BLOCK], tl.float32)
     to_b = tl.zeros([BLOCK], tl.float32)
+    to_s = tl.zeros([BLOCK], tl.float32)
     for row in range(program, num_rows, programs):
         at = row * width + columns
         g = tl.zeros([BLOCK], tl.float32)
@@ -65,26 +67,35 @@ def backward(
         if DROPS:
             kept = tl.rand(tl.load(seed), at) >= dropout
             g = tl.where(kept, g / (1 - dropout), 0.0)
+        to_s += g
         tl.store(to_branch + at, g.to(to_branch.dtype.element_ty), mask=inside)
     if LEARNS:
-        tl.store(partial + program * 2 * width + columns, to_w, mask=inside)
-        tl.store(partial + program * 2 * width + width + columns, to_b, mask=inside)
+        place = partial + program * 3 * width + columns
+        tl.store(place, to_w, mask=inside)
+        tl.store(place + width, to_b, mask=inside)
+        tl.store(place + 2 * width, to_s, mask=inside)
 
 
 @triton.jit
 def sum_partial(
-    partial, to_weight, to_bias, programs, width, BLOCK_ROWS: tl.constexpr, BLOCK: tl.constexpr
-):
+    partial, to_weight, to_bias, to_shift, programs, width,
+    BLOCK_ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     which = tl.program_id(1)
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < width
     sums = tl.zeros([BLOCK], tl.float32)
     for start in range(0, programs, BLOCK_ROWS):
         rows = start + tl.arange(0, BLOCK_ROWS)
-        at = rows[:, None] * 2 * width + which * width + columns[None, :]
+        at = rows[:, None] * 3 * width + which * width + columns[None, :]
         here = (rows < programs)[:, None] & inside[None, :]
         sums += tl.sum(tl.load(partial + at, mask=here, other=0.0), axis=0)
-    target = to_weight if which == 0 else to_bias
+    if which == 0:
+        target = to_weight
+    elif which == 1:
+        target = to_bias
+    else:
+        target = to_shift
     sums += tl.load(target + columns, mask=inside, other=0.0)
     tl.store(target + columns, sums, mask=inside)
 

@@ -267,7 +267,7 @@ def _deliver(
     # Steps of several tasks at once are captured for each combination of their sizes.
     few = {"num_lengths": 1, "num_totals": 2} if overlap else {}
     buckets = Buckets.fit(lengths, batch_size, **few)
-    resident = rows.to(parts.device)
+    resident = rows.lay_out(parts.device)
 
     def make(chosen: Tensor) -> Parcel:
         length, total = buckets.room(lengths[:, chosen.numpy()])
