@@ -1,0 +1,77 @@
+"""Sharing a GPU: the service is started, spoken to and ended, and only where it is wanted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from plait.training.sharing import CONTROL, PIPES, shared_gpu
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A stand-in for NVIDIA's program that writes down how it was called."""
+    said = tmp_path / "said"
+
+    def install(code: int = 0) -> Path:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        program = folder / CONTROL
+        program.write_text(f'#!/bin/sh\necho "$* $(cat) ${PIPES}" >> {said}\nexit {code}\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        return said
+
+    monkeypatch.delenv(PIPES, raising=False)
+    return install
+
+
+def test_it_runs_while_it_is_needed(service) -> None:
+    said = service()
+    with shared_gpu(2) as runs:
+        assert runs
+        place = os.environ[PIPES]
+        assert Path(place).is_dir()
+        assert said.read_text().split() == ["-d", place]
+    assert PIPES not in os.environ
+    assert said.read_text().split() == ["-d", place, "quit", place]
+    assert not Path(place).exists()
+
+
+def test_it_ends_when_something_fails_inside(service) -> None:
+    said = service()
+    with pytest.raises(KeyError), shared_gpu(2):
+        raise KeyError
+    assert "quit" in said.read_text()
+    assert PIPES not in os.environ
+
+
+def test_one_job_needs_none(service) -> None:
+    said = service()
+    with shared_gpu(1) as runs:
+        assert not runs
+    assert not said.exists()
+
+
+def test_a_service_of_the_users_own_is_left_alone(service, monkeypatch) -> None:
+    said = service()
+    monkeypatch.setenv(PIPES, "/somewhere")
+    with shared_gpu(4) as runs:
+        assert not runs
+        assert os.environ[PIPES] == "/somewhere"
+    assert not said.exists()
+
+
+def test_one_that_does_not_start_is_done_without(service) -> None:
+    service(code=1)
+    with shared_gpu(2) as runs:
+        assert not runs
+        assert PIPES not in os.environ
+
+
+def test_without_the_program_nothing_happens(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with shared_gpu(2) as runs:
+        assert not runs
