@@ -11,98 +11,54 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
-import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-import itertools
-
 from encoders import write_encoder
+from steps import (
+    NUM_WINDOWS,
+    begin,
+    clear,
+    describe,
+    enough_steps,
+    on_gpu,
+    peak,
+    publish,
+    run_settings,
+    summarise,
+    tick,
+    time_plait,
+)
 
 from plait.config import read_recipe
-from plait.training.build import build, load_data
-from plait.training.loop import TrainState, run_stage
-from plait.training.stages import build_stage
-
-NUM_WINDOWS = 7
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--shape", default="bert-base")
-    parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--window", type=int, default=40, help="steps in a window")
-    parser.add_argument("--warm-up", type=int, default=300, help="plait's steps before the windows")
-    parser.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--no-graphs", action="store_true")
-    parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--out", type=Path)
+    parser = begin(__doc__, shape="bert-base", batch_size=8)
+    parser.add_argument("--profile", action="store_true", help="show what 30 steps spend")
     args = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = False
     with tempfile.TemporaryDirectory() as folder:
         encoder = write_encoder(args.shape, args.tokenizer, Path(folder))
-        record: dict[str, Any] = {
-            "benchmark": "gpu-train",
-            "settings": {"shape": args.shape, "batch_size": args.batch_size},
-            "hardware": torch.cuda.get_device_name(),
-            "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
-            "plait": time_plait(args, encoder),
-        }
+        record = describe("gpu-train", args, "transformers") | {"plait": time_ours(args, encoder)}
         if args.peer:
             record["peer"] = {"name": "transformers.Trainer", **time_trainer(args, encoder)}
             record["ratio"] = record["peer"]["step_ms"] / record["plait"]["step_ms"]
-    print(json.dumps(record, indent=1))
-    if args.out:
-        args.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    publish(record, args)
 
 
-def time_plait(args: argparse.Namespace, encoder: Path) -> dict[str, float]:
-    steps = args.warm_up + NUM_WINDOWS * args.window
-    config = read_recipe(
-        "course",
-        [
-            f"encoder.source={encoder}",
-            "stages=['finetune']",
-            "train.tasks=['quora']",
-            "train.schedule=round-robin",
-            f"train.batch_size={args.batch_size}",
-            "train.epochs=20",
-            f"train.max_steps={steps}",
-            "precision=bf16",
-            f"graphs={'false' if args.no_graphs else 'true'}",
-        ],
-    )
-    parts = build(config)
-    data = load_data(config, parts.tokenizer, "train", data=str(args.data))
-    torch.cuda.reset_peak_memory_stats()
-    began = time.perf_counter()
-    stage = build_stage(parts, 0, data)
-    parts.model.train()
-    times = []
-    with torch.cuda.stream(torch.cuda.Stream()):
-        records = run_stage(stage, TrainState())
-        for record in records:
-            place = record.step - args.warm_up
-            if place >= 0 and place % args.window == 0:
-                torch.cuda.synchronize()
-                times.append(time.perf_counter())
-            if args.profile and record.step == args.warm_up:
-                _profile(records)
-                times.append(time.perf_counter())
-    return summarise(times, args.window) | {
-        "first_s": times[0] - began,
-        "captures": getattr(stage.step.runner, "num_captures", 0),
-        "peak_mib": torch.cuda.max_memory_allocated() >> 20,
+def time_ours(args: argparse.Namespace, encoder: Path) -> dict[str, float]:
+    train = {
+        "tasks": ["quora"],
+        "schedule": "round-robin",
+        "batch_size": args.batch_size,
+        "epochs": 20,
+        "max_steps": enough_steps(args),
     }
+    config = read_recipe("course", extra=run_settings(args, encoder) | {"train": train})
+    return time_plait(config, args, _profile if args.profile else None)
 
 
 def _profile(records: Any) -> None:
@@ -153,11 +109,10 @@ def time_trainer(args: argparse.Namespace, encoder: Path) -> dict[str, float]:
     class Clock(TrainerCallback):
         def on_step_end(self, _settings: Any, state: Any, _control: Any, **_: Any) -> None:
             if state.global_step >= warm_up and (state.global_step - warm_up) % args.window == 0:
-                torch.cuda.synchronize()
-                times.append(time.perf_counter())
+                times.append(tick(args))
 
+    before = clear(args)
     with tempfile.TemporaryDirectory() as folder:
-        torch.cuda.reset_peak_memory_stats()
         Trainer(
             model=model,
             args=TrainingArguments(
@@ -166,7 +121,8 @@ def time_trainer(args: argparse.Namespace, encoder: Path) -> dict[str, float]:
                 max_steps=warm_up + NUM_WINDOWS * args.window,
                 num_train_epochs=20,
                 learning_rate=5e-5,
-                bf16=True,
+                bf16=on_gpu(args),
+                use_cpu=not on_gpu(args),
                 save_strategy="no",
                 report_to="none",
                 logging_steps=1000,
@@ -176,7 +132,7 @@ def time_trainer(args: argparse.Namespace, encoder: Path) -> dict[str, float]:
             data_collator=DataCollatorWithPadding(tokenizer),
             callbacks=[Clock()],
         ).train()
-    return summarise(times, args.window) | {"peak_mib": torch.cuda.max_memory_allocated() >> 20}
+    return summarise(times, args.window) | peak(args, before)
 
 
 def read_pairs(path: Path, limit: int) -> list[tuple[str, str, int]]:
@@ -186,15 +142,6 @@ def read_pairs(path: Path, limit: int) -> list[tuple[str, str, int]]:
             (row["sentence1"], row["sentence2"], int(float(row["is_duplicate"])))
             for row, _ in zip(lines, range(limit), strict=False)
         ]
-
-
-def summarise(times: list[float], window: int) -> dict[str, float]:
-    steps = [1000 * (b - a) / window for a, b in itertools.pairwise(times)]
-    return {
-        "step_ms": statistics.median(steps),
-        "fastest_ms": min(steps),
-        "slowest_ms": max(steps),
-    }
 
 
 if __name__ == "__main__":

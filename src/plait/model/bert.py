@@ -153,11 +153,8 @@ class SelfAttention(nn.Module):
 
     def mix_packed(self, hidden: Tensor, packing: Packing) -> Tensor:
         """Mix packed [tokens, width] among those of the same row; `out` is left to the caller."""
-        qkv: Tensor = self.qkv(hidden)
-        # [tokens, 3 * width] -> three of [tokens, heads, width / heads]
-        query, key, value = qkv.unflatten(-1, (3, self.num_heads, -1)).unbind(1)
-        mixed = packing.attend(query, key, value, self.dropout if self.training else 0.0)
-        return mixed.flatten(1)
+        p = self.dropout if self.training else 0.0
+        return packing.attend(self.qkv(hidden), self.num_heads, p)
 
 
 class Layer(nn.Module):

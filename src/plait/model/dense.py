@@ -32,21 +32,25 @@ class Dense(nn.Linear):
 
     def forward(self, vectors: Tensor, *, biased: bool = True) -> Tensor:
         """Multiply [..., in] to [..., out]; without the bias where somebody else adds it."""
-        if self.copies is None or not self._are_true(vectors):
-            return functional.linear(vectors, self.weight, self.bias if biased else None)
-        weight, bias = self.copies
-        own = (self.weight, self.bias if biased else None, weight, bias if biased else None)
-        product: Tensor = _Product.apply(vectors.to(weight.dtype), *own)  # type: ignore[no-untyped-call]
+        bias = self.bias if biased else None
+        if torch.is_autocast_enabled(vectors.device.type):
+            # Nobody may have changed the originals, or stand in for them.
+            if self.copies is None or self._copied != self._marks():
+                return functional.linear(vectors, self.weight, bias)
+            half = self.copies[0], self.copies[1] if biased else None
+        elif vectors.is_cuda and self.weight.requires_grad:
+            half = self.weight.detach(), None if bias is None else bias.detach()
+        else:
+            return functional.linear(vectors, self.weight, bias)
+        own = (vectors.to(half[0].dtype), self.weight, bias, *half)
+        product: Tensor = _Product.apply(*own)  # type: ignore[no-untyped-call]
         return product
 
-    def _are_true(self, vectors: Tensor) -> bool:
-        """Say whether the copies are to be used: nobody changed or stands in for the originals."""
-        return torch.is_autocast_enabled(vectors.device.type) and self._copied == self._marks()
-
-    def keep_copies(self, dtype: torch.dtype) -> None:
-        """Hold copies from now on."""
+    def keep_copies(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Hold copies from now on; return them."""
         self.copies = (self.weight.detach().to(dtype), self.bias.detach().to(dtype))
         self._copied = self._marks()
+        return self.copies
 
     def drop_copies(self) -> None:
         """Let autocast do the casting again."""
@@ -104,6 +108,9 @@ class _Product(torch.autograd.Function):
 
 def _weight_gradient(weight: Tensor, gradient: Tensor, vectors: Tensor) -> Tensor | None:
     """Return the weight's gradient, or add it where a backward pass would and return nothing."""
+    if weight.grad is not None and weight.is_cuda and vectors.dtype == weight.dtype:
+        weight.grad.addmm_(gradient.t(), vectors)
+        return None
     if _OUT_DTYPE and weight.grad is not None and weight.is_cuda:
         torch.ops.aten.addmm.dtype_out(
             weight.grad, gradient.t(), vectors, weight.dtype, out=weight.grad

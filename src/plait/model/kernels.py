@@ -23,9 +23,6 @@ try:
 except ImportError:  # not on this platform
     triton = None
 
-MOST_PROGRAMS = 128
-"""Programs that a backward pass is spread over; each leaves one row to be summed."""
-
 
 @cache
 def usable() -> bool:
@@ -125,7 +122,7 @@ class _AddNorm(torch.autograd.Function):
         to_residual = torch.empty_like(total)
         to_branch = torch.empty_like(total, dtype=ctx.half)
         learns = any(ctx.needs_input_grad[2:5])
-        programs = min(num_rows, MOST_PROGRAMS)
+        programs = _num_programs(num_rows)
         partial = total.new_empty(programs if learns else 1, 3, width)
         block = triton.next_power_of_2(width)
         triton_kernels.backward[(programs,)](
@@ -140,6 +137,11 @@ class _AddNorm(torch.autograd.Function):
         return to_residual, to_branch, to_shift, to_weight, to_bias, None, None, None
 
 
+def _num_programs(num_rows: int) -> int:
+    """Say over how many programs a backward pass is spread; each leaves one row to be summed."""
+    return min(num_rows, max(128, min(1024, num_rows // 8)))
+
+
 def _finish(parameters: tuple[Tensor, ...], partial: Tensor) -> tuple[Any, ...]:
     """Sum up the programs' rows, into gradients that are there or as new ones."""
     if any(parameter.grad is None for parameter in parameters):
@@ -150,3 +152,21 @@ def _finish(parameters: tuple[Tensor, ...], partial: Tensor) -> tuple[Any, ...]:
         partial, weight, bias, shift, len(partial), width, BLOCK_ROWS=32, BLOCK=64, num_warps=4
     )
     return None, None, None
+
+
+def run_adamw(
+    table: Tensor,
+    corrections: Tensor,
+    rates: Tensor,
+    decays: Tensor,
+    scale: Tensor | None,
+    betas: tuple[float, float],
+    eps: float,
+    chunk: int,
+) -> None:
+    """Move parameters by AdamW (Loshchilov and Hutter 2019), as training/adamw.py lays them out."""
+    triton_kernels.adamw[(len(table),)](
+        table, corrections, rates, decays, rates if scale is None else scale,
+        1 - betas[0], 1 - betas[1], betas[1], eps,
+        SCALED=scale is not None, BLOCK=chunk, num_warps=8,
+    )  # fmt: skip

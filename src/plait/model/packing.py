@@ -11,7 +11,7 @@ the first token, in rows of their own that nobody reads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional as F
@@ -54,7 +54,11 @@ class Packing:
 
     def pack(self, padded: Tensor) -> Tensor:
         """Turn [rows, length, ...] into [room, ...]."""
-        return padded.flatten(0, 1).index_select(0, self.source)
+        flat = padded.flatten(0, 1)
+        if not flat.requires_grad:
+            return flat.index_select(0, self.source)
+        packed: Tensor = _Pack.apply(flat, self.source, self.target)  # type: ignore[no-untyped-call]
+        return packed
 
     def unpack(self, packed: Tensor) -> Tensor:
         """Turn [room, width] into [rows, length, width], 0 at padding."""
@@ -63,10 +67,12 @@ class Packing:
         filled: Tensor = padded.index_copy(0, self.target, packed)[:-1]
         return filled.view(rows, length, -1)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
-        """Let the tokens of each row look at one another: [room, heads, width] each."""
-        if not _has_flash(query):
-            return self._attend_padded(query, key, value, dropout)
+    def attend(self, qkv: Tensor, num_heads: int, dropout: float) -> Tensor:
+        """Let the tokens of each row look at one another: [room, 3 * width] to [room, width]."""
+        split = qkv.unflatten(-1, (3, num_heads, -1))  # [room, 3, heads, width / heads]
+        if not _has_flash(split):
+            return self._attend_padded(qkv, num_heads, dropout)
+        query, key, value = split.unbind(1)
         mixed: Tensor = torch.ops.aten._flash_attention_forward(
             query,
             key,
@@ -79,16 +85,31 @@ class Packing:
             False,
             False,
         )[0]
-        return mixed
+        return mixed.flatten(1)
 
-    def _attend_padded(self, query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
-        padded = (self.unpack(part.flatten(1)) for part in (query, key, value))
-        heads = query.shape[1]
-        # [rows, length, heads * width] -> [rows, heads, length, width]
-        q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in padded)
+    def _attend_padded(self, qkv: Tensor, num_heads: int, dropout: float) -> Tensor:
+        # [rows, length, 3 * width] -> three of [rows, heads, length, width / heads]
+        padded = self.unpack(qkv).unflatten(-1, (3, num_heads, -1))
+        query, key, value = padded.permute(2, 0, 3, 1, 4)
         mask = self.mask[:, None, None, :]
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
-        return self.pack(mixed.transpose(1, 2))
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        return self.pack(mixed.transpose(1, 2).flatten(2))
+
+
+class _Pack(torch.autograd.Function):
+    """index_select whose gradient is copied to where it belongs, not added up place by place."""
+
+    @staticmethod
+    def forward(ctx: Any, flat: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        ctx.save_for_backward(target)
+        ctx.num_places = len(flat)
+        return flat.index_select(0, source)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None]:
+        (target,) = ctx.saved_tensors
+        padded = outer[0].new_zeros(ctx.num_places + 1, *outer[0].shape[1:])
+        return padded.index_copy_(0, target, outer[0])[:-1], None, None
 
 
 def _has_flash(query: Tensor) -> bool:

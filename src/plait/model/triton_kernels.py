@@ -114,3 +114,44 @@ def sum_columns(
         sums += tl.sum(block.to(tl.float32), axis=0)
     sums += tl.load(target + columns, mask=inside, other=0.0)
     tl.store(target + columns, sums, mask=inside)
+
+
+@triton.jit
+def adamw(
+    table, corrections, rates, decays, scale, first_share, second_share, second_kept, eps,
+    SCALED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    # A row of the table: addresses of parameter, gradient, both moments and half-precision copy
+    # (0 for none); number of elements; number of the parameter; group.
+    row = table + tl.program_id(0) * 8
+    # Whoever wrote the table made sure of the alignment; without it loads go word by word.
+    parameter = tl.multiple_of(tl.load(row), 16).to(tl.pointer_type(tl.float32))
+    gradient = tl.multiple_of(tl.load(row + 1), 16).to(tl.pointer_type(tl.float32))
+    mean = tl.multiple_of(tl.load(row + 2), 16).to(tl.pointer_type(tl.float32))
+    square = tl.multiple_of(tl.load(row + 3), 16).to(tl.pointer_type(tl.float32))
+    half = tl.multiple_of(tl.load(row + 4), 16)
+    size = tl.load(row + 5)
+    number = tl.load(row + 6)
+    group = tl.load(row + 7)
+    first = tl.load(corrections + 2 * number)
+    second = tl.load(corrections + 2 * number + 1)
+    rate = tl.load(rates + group)
+    decay = tl.load(decays + group)
+    at = tl.arange(0, BLOCK)
+    inside = at < size
+    g = tl.load(gradient + at, mask=inside, other=0.0)
+    if SCALED:
+        g = g / tl.load(scale)
+    m = tl.load(mean + at, mask=inside, other=0.0)
+    v = tl.load(square + at, mask=inside, other=0.0)
+    p = tl.load(parameter + at, mask=inside, other=0.0)
+    p = p - rate * decay * p
+    m = m + first_share * (g - m)
+    v = second_kept * v + second_share * g * g
+    p = p - (rate / first) * m / (tl.sqrt(v) / tl.sqrt(second) + eps)
+    tl.store(mean + at, m, mask=inside)
+    tl.store(square + at, v, mask=inside)
+    tl.store(parameter + at, p, mask=inside)
+    if half != 0:
+        copy = half.to(tl.pointer_type(tl.bfloat16))
+        tl.store(copy + at, p.to(tl.bfloat16), mask=inside)

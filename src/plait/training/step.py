@@ -17,6 +17,7 @@ import torch
 
 from plait.data import Parcel
 from plait.model.dense import Dense, renew_copies
+from plait.training.adamw import AdamW
 from plait.training.graphs import Graphs, Plain
 from plait.weighting import Fixed
 
@@ -74,10 +75,10 @@ class FlatGradients:
     ):
         self.shared = list(shared)
         self.heads = {task: list(parameters) for task, parameters in heads.items()}
-        num_shared = sum(p.numel() for p in self.shared)
+        num_shared = sum(map(_slot, self.shared))
         every = [*self.shared, *(p for ps in self.heads.values() for p in ps)]
         device = every[0].device
-        self.total = torch.zeros(sum(p.numel() for p in every), device=device)
+        self.total = torch.zeros(sum(map(_slot, every)), device=device)
         self.reduced = self.total[:num_shared]
         # Where one row is enough, tasks add up in the place the update reads.
         self.rows = (
@@ -90,7 +91,7 @@ class FlatGradients:
         self._head_views: dict[str, list[Tensor]] = {}
         start = num_shared
         for task, parameters in self.heads.items():
-            size = sum(p.numel() for p in parameters)
+            size = sum(map(_slot, parameters))
             self._head_views[task] = _views(self.total[start : start + size], parameters)
             start += size
 
@@ -162,7 +163,9 @@ class Step:
         for part in self.dense:
             part.drop_copies()
             if autocast is not None and self.device.type == "cuda":
-                part.keep_copies(autocast)
+                weight, bias = part.keep_copies(autocast)
+                if isinstance(optimizer, AdamW):
+                    optimizer.copies |= {part.weight: weight, part.bias: bias}
         num_rows = sum(map(model.touches_encoder, tasks))
         self.lanes: list[torch.cuda.Stream] = []
         """A stream for each task that may run beside others; none where they take turns."""
@@ -274,7 +277,8 @@ class Step:
         self.gradients.apply(plan.tasks, shared=plan.num_rows > 0)
         grad_norm = self._clip()
         self.optimizer.step()
-        renew_copies(self.dense)
+        if not (isinstance(self.optimizer, AdamW) and self.optimizer.kept_copies):
+            renew_copies(self.dense)
         return grad_norm, cosines
 
     def _choose_runner(self, wanted: bool) -> Plain:
@@ -447,10 +451,16 @@ def _cosines(rows: Tensor) -> Tensor:
     return (gram / norms / norms.unsqueeze(1)).clamp(-1, 1)
 
 
+def _slot(parameter: nn.Parameter) -> int:
+    """Return the room a gradient takes: a GPU reads fastest what begins on 16 bytes."""
+    return -(-parameter.numel() // 4) * 4
+
+
 def _views(flat: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
     """Cut a flat tensor into pieces of the parameters' shapes."""
-    pieces = flat.split([p.numel() for p in parameters]) if parameters else ()
-    return [piece.view_as(p) for piece, p in zip(pieces, parameters, strict=True)]
+    pieces = flat.split([_slot(p) for p in parameters]) if parameters else ()
+    pairs = zip(pieces, parameters, strict=True)
+    return [piece[: p.numel()].view_as(p) for piece, p in pairs]
 
 
 def _point(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor]) -> None:
