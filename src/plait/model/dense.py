@@ -46,11 +46,10 @@ class Dense(nn.Linear):
         product: Tensor = _Product.apply(*own)  # type: ignore[no-untyped-call]
         return product
 
-    def keep_copies(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Hold copies from now on; return them."""
+    def keep_copies(self, dtype: torch.dtype) -> None:
+        """Hold copies from now on."""
         self.copies = (self.weight.detach().to(dtype), self.bias.detach().to(dtype))
         self._copied = self._marks()
-        return self.copies
 
     def drop_copies(self) -> None:
         """Let autocast do the casting again."""

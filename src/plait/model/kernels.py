@@ -139,7 +139,7 @@ class _AddNorm(torch.autograd.Function):
 
 def _num_programs(num_rows: int) -> int:
     """Say over how many programs a backward pass is spread; each leaves one row to be summed."""
-    return min(num_rows, max(128, min(1024, num_rows // 8)))
+    return min(num_rows, max(128, min(512, num_rows // 8)))
 
 
 def _finish(parameters: tuple[Tensor, ...], partial: Tensor) -> tuple[Any, ...]:
@@ -148,25 +148,7 @@ def _finish(parameters: tuple[Tensor, ...], partial: Tensor) -> tuple[Any, ...]:
         return partial.sum(dim=0).unbind()
     weight, bias, shift = (parameter.grad for parameter in parameters)
     width = partial.shape[-1]
-    triton_kernels.sum_partial[(triton.cdiv(width, 64), 3)](
-        partial, weight, bias, shift, len(partial), width, BLOCK_ROWS=32, BLOCK=64, num_warps=4
+    triton_kernels.sum_partial[(triton.cdiv(width, 32), 3)](
+        partial, weight, bias, shift, len(partial), width, BLOCK_ROWS=64, BLOCK=32, num_warps=4
     )
     return None, None, None
-
-
-def run_adamw(
-    table: Tensor,
-    corrections: Tensor,
-    rates: Tensor,
-    decays: Tensor,
-    scale: Tensor | None,
-    betas: tuple[float, float],
-    eps: float,
-    chunk: int,
-) -> None:
-    """Move parameters by AdamW (Loshchilov and Hutter 2019), as training/adamw.py lays them out."""
-    triton_kernels.adamw[(len(table),)](
-        table, corrections, rates, decays, rates if scale is None else scale,
-        1 - betas[0], 1 - betas[1], betas[1], eps,
-        SCALED=scale is not None, BLOCK=chunk, num_warps=8,
-    )  # fmt: skip

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from plait.errors import RecipeError
-from plait.training.adamw import AdamW
 
 if TYPE_CHECKING:
     from plait.config import StageConfig
@@ -25,8 +24,7 @@ def build_optimizer(model: MultitaskModel, stage: StageConfig) -> torch.optim.Ad
             # Biases and LayerNorm gains are the vectors of the model.
             key = (_peak_rate(model, name, stage), parameter.ndim > 1)
             groups.setdefault(key, []).append(parameter)
-    kind = AdamW if device.type == "cuda" else torch.optim.AdamW
-    return kind(
+    return torch.optim.AdamW(
         [
             {
                 "params": parameters,

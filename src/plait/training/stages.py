@@ -46,8 +46,6 @@ class _Plan(NamedTuple):
     regularizers: list[Regularizer]
     objectives: dict[str, Objective]
     streams: dict[str, Stream]
-    side_by_side: bool
-    """Whether the tasks of an update run at once."""
 
 
 def check_stages(
@@ -96,7 +94,6 @@ def build_stage(
         clip=settings.clip,
         autocast=parts.autocast,
         graphs=config.graphs,
-        side_by_side=plan.side_by_side,
     )
     stage = Stage(
         name=name,
@@ -140,7 +137,6 @@ def _plan_stage(
         most = max(map(len, turns), default=0)
     except ValueError as error:
         raise RecipeError(f"{where}.schedule: {error}") from error
-    overlap = most > 1 and settings.accumulate == 1 and _leave_room(parts, objectives, passes)
     plan = _Plan(
         schedule,
         AGGREGATORS.build(settings.aggregator, f"{where}.aggregator"),
@@ -150,8 +146,7 @@ def _plan_stage(
             for i, table in enumerate(settings.regularizers)
         ],
         objectives,
-        {task: _stream(parts, passes[task], objectives[task], overlap) for task in names},
-        overlap,
+        {task: _stream(parts, passes[task], objectives[task]) for task in names},
     )
     if plan.aggregator.per_task and most == 1 < len(names) and settings.accumulate == 1:
         raise RecipeError(
@@ -212,10 +207,6 @@ RESIDENT_SHARE = 0.1
 """Part of a GPU's free memory that one task's tokens may take to be kept there."""
 
 
-SMALL_BATCH = 2048
-"""Tokens up to which a batch leaves most of a GPU idle."""
-
-
 def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> Passes:
     """Say how a stage goes through a task's examples."""
     stage = config.stage_config(config.stages[index])
@@ -224,25 +215,10 @@ def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> 
     return Passes(num_examples, batch_size, (config.seed, index, task_seed(task)))
 
 
-def _leave_room(
-    parts: Parts, objectives: Mapping[str, Objective], passes: Mapping[str, Passes]
-) -> bool:
-    """Say whether one task's batch is so small that a GPU has room for the others' beside it."""
-    if parts.device.type != "cuda":
-        return False
-    for task, objective in objectives.items():
-        if objective.rows is None:
-            return False
-        mean = float(objective.rows.lengths().sum(dim=0).float().mean())
-        if mean * passes[task].batch_size > SMALL_BATCH:
-            return False
-    return True
-
-
-def _stream(parts: Parts, passes: Passes, objective: Objective, overlap: bool) -> Stream:
+def _stream(parts: Parts, passes: Passes, objective: Objective) -> Stream:
     make: Callable[..., Batch | Parcel]
     if parts.device.type == "cuda":
-        make = _deliver(parts, objective, passes.batch_size, overlap)
+        make = _deliver(parts, objective, passes.batch_size)
     else:
         make = partial(_count_tokens, objective)
     return Stream(passes.num_examples, passes.batch_size, passes.seed, make, objective.draws)
@@ -255,18 +231,14 @@ def _count_tokens(objective: Objective, *rows: Any) -> Batch:
     return replace(batch, tokens=replace(batch.tokens, total=total))
 
 
-def _deliver(
-    parts: Parts, objective: Objective, batch_size: int, overlap: bool
-) -> Callable[..., Parcel]:
+def _deliver(parts: Parts, objective: Objective, batch_size: int) -> Callable[..., Parcel]:
     """Make parcels for a GPU, of few enough sizes that steps can be captured for each."""
     rows = objective.rows
     if rows is None or rows.num_bytes > RESIDENT_SHARE * torch.cuda.mem_get_info(parts.device)[0]:
         pad_id = parts.collator.layout.pad_id
         return lambda *given: Parcel.filled(objective.make(*given), pad_id)
     lengths = rows.lengths().numpy()
-    # Steps of several tasks at once are captured for each combination of their sizes.
-    few = {"num_lengths": 1, "num_totals": 2} if overlap else {}
-    buckets = Buckets.fit(lengths, batch_size, **few)
+    buckets = Buckets.fit(lengths, batch_size)
     resident = rows.lay_out(parts.device)
 
     def make(chosen: Tensor) -> Parcel:

@@ -17,7 +17,6 @@ import torch
 
 from plait.data import Parcel
 from plait.model.dense import Dense, renew_copies
-from plait.training.adamw import AdamW
 from plait.training.graphs import Graphs, Plain
 from plait.weighting import Fixed
 
@@ -147,7 +146,6 @@ class Step:
         autocast: torch.dtype | None = None,
         reduce: Callable[[Tensor], None] | None = None,
         graphs: bool = False,
-        side_by_side: bool = False,
     ):
         self.model, self.tasks, self.aggregator = model, tasks, aggregator
         self.optimizer, self.clip, self.autocast = optimizer, clip, autocast
@@ -163,14 +161,7 @@ class Step:
         for part in self.dense:
             part.drop_copies()
             if autocast is not None and self.device.type == "cuda":
-                weight, bias = part.keep_copies(autocast)
-                if isinstance(optimizer, AdamW):
-                    optimizer.copies |= {part.weight: weight, part.bias: bias}
-        num_rows = sum(map(model.touches_encoder, tasks))
-        self.lanes: list[torch.cuda.Stream] = []
-        """A stream for each task that may run beside others; none where they take turns."""
-        if side_by_side and self.device.type == "cuda" and num_rows > 1:
-            self.lanes = [torch.cuda.Stream(self.device) for _ in tasks]
+                part.keep_copies(autocast)
         # An earlier stage's gradients must not move heads that take no part in this one.
         model.zero_grad(set_to_none=True)
         self.gradients = FlatGradients(
@@ -182,7 +173,7 @@ class Step:
                 ]
                 for task in tasks
             },
-            num_rows=max(1, num_rows) if aggregator.per_task or self.lanes else 1,
+            num_rows=max(1, sum(map(model.touches_encoder, tasks))) if aggregator.per_task else 1,
         )
 
     def __call__(self, turns: Sequence[Mapping[str, Batch | Parcel]]) -> StepResult:
@@ -195,8 +186,13 @@ class Step:
         self.gradients.clear()
         sums = _Sums()
         plan = self._plan(turns)
-        gradients = self._side_by_side if self._can_overlap(turns) else self._in_turn
-        for (task, _), (loss, term) in zip(parcels, gradients(plan, parcels), strict=True):
+        for task, parcel in parcels:
+            loss, term = self.runner.run(
+                ("gradient", task, plan.row(task), plan.num_turns, parcel.key),
+                partial(self._add_gradient, task, plan, parcel),
+                parcel.inputs,
+            )
+            assert loss is not None
             sums.add(task, loss, term)
         updater = self.runner if self.aggregator.capturable else Plain(self.device)
         grad_norm, cosines = updater.run(("update", plan), partial(self._update, plan))
@@ -213,49 +209,9 @@ class Step:
         """Give each task of an update that trains the encoder a row for its gradient."""
         tasks = tuple(dict.fromkeys(task for turn in turns for task in turn))
         touching = [task for task in tasks if self.model.touches_encoder(task)]
-        has_own = self.aggregator.per_task or self._can_overlap(turns)
-        rows = tuple((task, i if has_own else 0) for i, task in enumerate(touching))
-        return _Plan(tasks, rows, len(turns), tuple(touching) if self.aggregator.per_task else ())
-
-    def _can_overlap(self, turns: Sequence[Mapping[str, object]]) -> bool:
-        return bool(self.lanes) and len(turns) == 1 and len(turns[0]) > 1
-
-    def _in_turn(self, plan: _Plan, parcels: Parcels) -> list[tuple[Tensor, Tensor | None]]:
-        """Add up the gradients one batch after the other; return their losses and terms."""
-        found = []
-        for task, parcel in parcels:
-            loss, term = self.runner.run(
-                ("gradient", task, plan.row(task), plan.num_turns, parcel.key),
-                partial(self._add_gradient, task, plan, parcel),
-                parcel.inputs,
-            )
-            assert loss is not None
-            found.append((loss, term))
-        return found
-
-    def _side_by_side(self, plan: _Plan, parcels: Parcels) -> list[tuple[Tensor, Tensor | None]]:
-        """Add up the gradients of several tasks at once: one small batch leaves a GPU idle."""
-        key = tuple((task, parcel.key) for task, parcel in parcels)
-        inputs = [part for _, parcel in parcels for part in parcel.inputs]
-        found = self.runner.run(
-            ("gradients", plan, key), partial(self._add_gradients, plan, parcels), inputs
-        )
-        return list(zip(found[::2], found[1::2], strict=True))  # type: ignore[arg-type]
-
-    def _add_gradients(
-        self, plan: _Plan, parcels: Parcels, *inputs: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        """Add each task's gradient to its own row, on a stream of its own."""
-        here = torch.cuda.current_stream(self.device)
-        found: list[Tensor | None] = []
-        for lane, (task, parcel) in zip(self.lanes, parcels, strict=False):
-            own, inputs = inputs[: len(parcel.inputs)], inputs[len(parcel.inputs) :]
-            lane.wait_stream(here)
-            with torch.cuda.stream(lane):
-                found += self._add_gradient(task, plan, parcel, *own)
-        for lane in self.lanes[: len(parcels)]:
-            here.wait_stream(lane)
-        return tuple(found)
+        per_task = self.aggregator.per_task
+        rows = tuple((task, i if per_task else 0) for i, task in enumerate(touching))
+        return _Plan(tasks, rows, len(turns), tuple(touching) if per_task else ())
 
     def _add_gradient(
         self, task: str, plan: _Plan, parcel: Parcel, *inputs: Tensor
@@ -277,8 +233,7 @@ class Step:
         self.gradients.apply(plan.tasks, shared=plan.num_rows > 0)
         grad_norm = self._clip()
         self.optimizer.step()
-        if not (isinstance(self.optimizer, AdamW) and self.optimizer.kept_copies):
-            renew_copies(self.dense)
+        renew_copies(self.dense)
         return grad_norm, cosines
 
     def _choose_runner(self, wanted: bool) -> Plain:
