@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 
 from plait.config import read_recipe
 from plait.registry import FAMILIES
+from plait.runs import train
 from plait.training.checkpoint import load_state
 from plait.training.listeners import Listener
-from plait.training.run import Outcome, train
+from plait.training.run import Outcome
 
 
 class Crash(BaseException):

@@ -163,7 +163,7 @@ class Step:
     def __call__(self, turns: Sequence[Mapping[str, Batch]]) -> StepResult:
         """Make one update from the turns' batches, every turn counting the same."""
         self.gradients.clear()
-        sums = _Sums()
+        sums = LossSums()
         rows: dict[str, int] = {}
         for turn in turns:
             for task, batch in turn.items():
@@ -179,6 +179,13 @@ class Step:
                 sums.add(task, loss.detach(), None if term is None else term.detach())
         if (factor := self.weighting.scale(len(turns))) is not None:
             self.gradients.multiply(factor)
+        result = self._update(rows, sums)
+        if self.weighting.looks_again:
+            self.weighting.after_update(result.losses, self._look_again(turns))
+        return result
+
+    def _update(self, rows: Mapping[str, int], sums: LossSums) -> StepResult:
+        """Make the gradients collected in the tasks' rows one, clip it and apply it."""
         apart = tuple(rows) if self.aggregator.per_task else ()
         cosines = self._aggregate(len(set(rows.values())), apart)
         grad_norm = self._clip()
@@ -186,10 +193,8 @@ class Step:
         self.num_updates += 1
         for regularizer in self.regularizers:
             regularizer.after_update(self.model, self.num_updates)
-        losses = sums.mean(sums.losses)
-        if self.weighting.looks_again:
-            self.weighting.after_update(losses, self._look_again(turns))
-        return StepResult(losses, sums.mean(sums.terms), grad_norm, apart, cosines)
+        losses, terms = sums.mean(sums.losses), sums.mean(sums.terms)
+        return StepResult(losses, terms, grad_norm, apart, cosines)
 
     def end_epoch(self) -> None:
         """Tell who counts in epochs that one of the schedule's is over."""
@@ -252,7 +257,7 @@ class Step:
     @torch.no_grad()
     def _look_again(self, turns: Sequence[Mapping[str, Batch]]) -> dict[str, Tensor]:
         """Return the losses of the same batches, without terms, as they are by now."""
-        sums = _Sums()
+        sums = LossSums()
         for task, batch in (item for turn in turns for item in turn.items()):
             assert batch.labels is not None
             with self._precision():
@@ -288,7 +293,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class _Sums:
+class LossSums:
     """Losses of the turns of one update, added up per task."""
 
     losses: dict[str, Tensor] = field(default_factory=dict)
@@ -296,12 +301,14 @@ class _Sums:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, task: str, loss: Tensor, term: Tensor | None) -> None:
+        """Add what one batch came to."""
         self.counts[task] = self.counts.get(task, 0) + 1
         self.losses[task] = self.losses[task] + loss if task in self.losses else loss
         if term is not None:
             self.terms[task] = self.terms[task] + term if task in self.terms else term
 
     def mean(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Divide sums of the tasks by how many batches each had."""
         return {task: total / self.counts[task] for task, total in sums.items()}
 
 
