@@ -54,7 +54,10 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("[texts.NAME]", config.TextsConfig),
     ("[train] and [stage.NAME]", config.StageConfig),
     ("early_stopping", config.EarlyStopping),
+    ("[search]", config.SearchConfig),
+    ("A range of [search.space]", config.RangeConfig),
     ("[published]", config.PublishedConfig),
+    ("[ensemble]", config.MembersConfig),
 ]
 
 # What the public functions give back, besides the public names themselves.

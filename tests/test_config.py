@@ -53,7 +53,7 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty place for packaged recipes."""
     place = tmp_path / "package"
     (place / "recipes" / "course").mkdir(parents=True)
-    monkeypatch.setattr(config, "resources", SimpleNamespace(files=lambda _: place))
+    monkeypatch.setattr(config.reading, "resources", SimpleNamespace(files=lambda _: place))
     return place / "recipes"
 
 
@@ -119,7 +119,10 @@ def test_an_unknown_packaged_recipe(packaged):
 def test_every_packaged_recipe_is_valid():
     for name, table in config.list_recipes().items():
         if table.get("about"):  # the others are there to be extended
-            assert read_recipe(name).tasks
+            if "ensemble" in table:
+                assert config.read_ensemble(name).members
+            else:
+                assert read_recipe(name).tasks
 
 
 @pytest.mark.parametrize("spelling", ["a.toml", "sub/../a.toml", "./a.toml"])

@@ -36,7 +36,7 @@ def test_an_unknown_name():
 
 
 def test_train_is_the_function():
-    from plait.training.run import train
+    from plait.runs import train
 
     assert plait.train is train
 

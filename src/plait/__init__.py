@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait.ensemble import load as load
     from plait.errors import PlaitError as PlaitError
     from plait.predict import Predictor as Predictor
-    from plait.training.run import train as train
+    from plait.runs import train as train
     from plait.types import Prediction as Prediction
 
 __version__ = "0.1.0"
@@ -30,7 +30,7 @@ _HOMES = {
     "Predictor": "plait.predict",
     "load": "plait.ensemble",
     "read_recipe": "plait.config",
-    "train": "plait.training.run",
+    "train": "plait.runs",
 }
 
 __all__ = ["__version__", *_HOMES]

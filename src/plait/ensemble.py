@@ -17,7 +17,6 @@ import tomli_w
 from plait.data import Dataset
 from plait.errors import RunError, suggest
 from plait.predict import Answerer, Predictor
-from plait.training.build import load_data
 from plait.training.checkpoint import write_text
 from plait.training.folder import RunFolder
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from plait.config import RunConfig
     from plait.data import SplitName
     from plait.evaluate import Floats
     from plait.predict import Progress
@@ -104,15 +104,33 @@ def make_ensemble(runs: Sequence[str | Path], out: str | Path, how: How = "mode"
     for number, (member, place) in enumerate(zip(members, places, strict=True)):
         if place in places[:number]:
             raise RunError(f"{member} is named twice; every member has one vote")
+    write_ensemble(members, folder, how)
+    return folder
+
+
+def write_ensemble(members: Sequence[Path], folder: Path, how: How) -> None:
+    """Write the file that makes a folder the ensemble of some runs."""
     shared: dict[str, Any] = {}
     for member in members:
         outline = _read_outline(member)
         shared = shared or outline
-        _compare(member, outline, f"{members[0]}", shared)
+        compare_tasks(str(member), outline, str(members[0]), shared)
     folder.mkdir(parents=True, exist_ok=True)
+    places = [member.resolve() for member in members]
     table = {"how": how, "members": [_spell(place, folder) for place in places], "tasks": shared}
     write_text(folder / FILE, tomli_w.dumps(table))
-    return folder
+
+
+def read_outlines(folder: Path) -> tuple[list[Path], dict[str, Any]]:
+    """Return the runs that a run or an ensemble consists of, and what its tasks are."""
+    if not is_ensemble(folder):
+        return [folder], _read_outline(folder)
+    _, places, tasks = _read_file(folder / FILE)
+    for place in places:
+        if not place.is_dir():
+            raise RunError(f"{folder / FILE} names a member {place}, which is not there")
+        compare_tasks(str(place), _read_outline(place), str(folder), tasks)
+    return places, tasks
 
 
 def _read_outline(member: Path) -> dict[str, Any]:
@@ -134,7 +152,9 @@ def outline(spec: TaskSpec) -> dict[str, Any]:
     return {"kind": spec.kind, "num_texts": len(spec.text), **meaning}
 
 
-def _compare(member: Path, found: Mapping[str, Any], other: str, wanted: Mapping[str, Any]) -> None:
+def compare_tasks(
+    member: str, found: Mapping[str, Any], other: str, wanted: Mapping[str, Any]
+) -> None:
     """Refuse a member whose tasks are not those of the others."""
     for name in (*wanted, *found):
         if name not in found or name not in wanted:
@@ -208,11 +228,8 @@ class Ensemble(Answerer):
         path = Path(folder)
         if not is_ensemble(path):
             raise RunError(f"{path} is not an ensemble: it has no {FILE}")
-        how, places, tasks = _read_file(path / FILE)
-        for place in places:
-            if not place.is_dir():
-                raise RunError(f"{path / FILE} names a member {place}, which is not there")
-            _compare(place, _read_outline(place), str(path), tasks)
+        how, _, _ = _read_file(path / FILE)
+        places, _ = read_outlines(path)
         members = [Predictor.load(p, device=device, precision=precision) for p in places]
         return cls(path, members[0].config, members[0].tasks, tuple(members), how)
 
@@ -220,8 +237,9 @@ class Ensemble(Answerer):
         """Make a data set of texts given by hand."""
         return Views.of(self._each_view(lambda member: member.tokenise(texts)))
 
-    def load_split(
+    def read(
         self,
+        config: RunConfig,
         split: SplitName,
         *,
         data: str | None = None,
@@ -229,23 +247,15 @@ class Ensemble(Answerer):
         labelled: bool = True,
         progress: Progress | None = None,
     ) -> dict[str, Dataset]:
-        """Read a split of the first member's files, or of files of the same names elsewhere."""
-        wanted = None if tasks is None else {name: self.task(name) for name in tasks}
+        """Read a split of any recipe's files, whose tasks this has too, as each member reads them.
 
-        def read(member: Predictor) -> dict[str, Dataset]:
-            # Files and seed are the first one's, so that all see the same rows in the same order.
-            config = self.config.model_copy(update={"encoder": member.config.encoder})
-            return load_data(
-                config,
-                member.tokenizer,
-                split,
-                data=data,
-                tasks=wanted,
-                labelled=labelled,
-                progress=progress,
+        Files and seed are the recipe's, so that all see the same rows in the same order.
+        """
+        views = self._each_view(
+            lambda member: member.read(
+                config, split, data=data, tasks=tasks, labelled=labelled, progress=progress
             )
-
-        views = self._each_view(read)
+        )
         return {name: Views.of([view[name] for view in views]) for name in views[0]}
 
     def _each_view(self, read: Callable[[Predictor], T]) -> list[T]:

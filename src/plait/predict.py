@@ -61,6 +61,18 @@ class Answerer(ABC):
         """Make a data set of texts given by hand."""
 
     @abstractmethod
+    def read(
+        self,
+        config: RunConfig,
+        split: SplitName,
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+        labelled: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Dataset]:
+        """Read a split of any recipe's files, whose tasks this has too, the way it reads texts."""
+
     def load_split(
         self,
         split: SplitName,
@@ -71,6 +83,9 @@ class Answerer(ABC):
         progress: Progress | None = None,
     ) -> dict[str, Dataset]:
         """Read a split of the recipe's own files, or of files of the same names elsewhere."""
+        return self.read(
+            self.config, split, data=data, tasks=tasks, labelled=labelled, progress=progress
+        )
 
     @abstractmethod
     def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
@@ -187,8 +202,9 @@ class Predictor(Answerer):
                 vectors[place.numpy()] = found.float().cpu().numpy()
         return vectors
 
-    def load_split(
+    def read(
         self,
+        config: RunConfig,
         split: SplitName,
         *,
         data: str | None = None,
@@ -196,10 +212,10 @@ class Predictor(Answerer):
         labelled: bool = True,
         progress: Progress | None = None,
     ) -> dict[str, Dataset]:
-        """Read a split of the run's own files, or of files of the same names elsewhere."""
+        """Read a split of any recipe's files, whose tasks this has too, with its own tokenizer."""
         wanted = None if tasks is None else {name: self.task(name) for name in tasks}
         return load_data(
-            self.config,
+            config.model_copy(update={"encoder": self.config.encoder}),
             self.tokenizer,
             split,
             data=data,

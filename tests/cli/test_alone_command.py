@@ -89,3 +89,17 @@ def test_another_recipe_is_not_gone_on_with(plait, tiny_recipe, tmp_path):
     done = plait(*args, "--resume", "-o", "train.lr=1e-3")
     assert done.code == 2
     assert "was started with another recipe (train.lr: 0.003 -> 0.001)" in done.err
+
+
+def test_each_is_pre_trained_on_its_own_texts(plait, tiny_recipe, tmp_path):
+    out = tmp_path / "out"
+    words = ("-o", "stages=['words', 'finetune']", "-o", "stage.words={kind='mlm', epochs=1}")
+    done = plait("train", tiny_recipe(), "--each-alone", "--out", out, *words)
+    assert done.code == 0, done.err
+    assert (
+        "mood alone: 8 batches of it are in the joint run, 8 updates here, after 4 of " in done.err
+    )
+    log = (out / "mood" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    losses = [event for event in map(json.loads, log) if event["event"] == "losses"]
+    assert {event["stage"] for event in losses} == {"words", "finetune"}
+    assert json.loads((out / "mood" / "scores.json").read_text())["steps"] == 12

@@ -17,11 +17,13 @@ COMMANDS = [
     "demo",
     "train",
     "plan",
+    "search",
     "evaluate",
     "predict",
     "submit",
     "ensemble",
     "average",
+    "fewshot",
     "list",
     "doctor",
 ]

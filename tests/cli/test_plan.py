@@ -204,6 +204,18 @@ def test_accumulation_limits_rates_and_early_stopping(recipe):
     assert [row[:3] for row in table(out, "epoch")] == [["1", "15", "4"], ["2", "12", "3"]]
 
 
+def test_a_stage_that_meta_learns_takes_several_batches_a_turn(recipe):
+    kind = "train.kind={name='fomaml', inner_steps=1}"
+    out = plan(recipe, *GIVEN, "-o", kind, "-o", "train.schedule=sequential")
+    assert "a turn takes 2 batches of each of its tasks\n" in out
+    plain = plan(recipe, *GIVEN, "-o", "train.schedule=sequential")
+    assert "a turn takes" not in plain
+    for row, before in zip(table(out, "task"), table(plain, "task"), strict=True):
+        assert row[:4] == before[:4]
+        batches, epochs = int(row[3]), 2
+        assert int(row[4]) == epochs * (batches // 2) * 2
+
+
 def test_the_page_shows_what_is_printed():
     page = Path(__file__).parents[2] / "docs" / "concepts" / "schedules.md"
     (block,) = re.findall(r"^```console\n\$ plait (.*?)^```$", page.read_text(), re.M | re.S)
@@ -220,14 +232,28 @@ def test_stages_follow_each_other(recipe):
     assert out.endswith("little: 16 updates in 2 stages\n")
 
 
-def test_a_stage_that_pretrains_is_named_and_not_counted(recipe):
-    words = ["-o", "stages=['words', 'all']", "-o", "stage.words.kind='mlm'"]
-    out = plan(recipe, *GIVEN, *words)
-    assert out.startswith("stage words: pre-training (mlm)\nnot counted: ")
+PRETRAINED = ["-o", "stages=['words', 'all']", "-o", "stage.words={kind='mlm', epochs=1}"]
+
+
+def test_a_stage_that_pretrains_is_estimated_from_numbers_alone(recipe):
+    out = plan(recipe, *GIVEN, *PRETRAINED)
+    assert re.match(r"stage words: pre-training \(mlm\), 1 epoch, about \d+ updates\nabout: ", out)
     assert "stage all: " in out
-    alone = json.loads(plan(recipe, *GIVEN, *words, "--json"))
-    assert alone["pretraining"] == {"words": "mlm"}
-    assert [stage["name"] for stage in alone["stages"]] == ["all"]
+    assert re.search(r"^little: about \d+ updates in 2 stages$", out, re.M)
+    planned = json.loads(plan(recipe, *GIVEN, *PRETRAINED, "--json"))
+    assert planned["pretraining"] == {"words": "mlm"}
+    assert [(s["name"], s["is_exact"]) for s in planned["stages"]] == [
+        ("words", False),
+        ("all", True),
+    ]
+    assert planned["updates"] == sum(stage["updates"] for stage in planned["stages"])
+
+
+def test_texts_that_are_not_read_are_not_counted(recipe):
+    more = ["-o", "texts.more={files='none.csv', text='text'}"]
+    kind = ["-o", "stage.words.kind={name='mlm', texts=['more']}"]
+    out = plan(recipe, *GIVEN, *PRETRAINED, *more, *kind)
+    assert out.startswith("stage words: pre-training (mlm)\nnot counted: ")
 
 
 def test_a_profile_brings_its_rate(recipe):

@@ -57,7 +57,12 @@ WORTH_TRYING: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("weighting", "famo"): [{"gamma": 0.0}],
     ("stage-kind", "simcse"): [{"max_length": 8, "temperature": 0.1}, {"texts": ["pairs"]}],
     ("stage-kind", "simcse-pairs"): [{"threshold": 0.5}, {"texts": ["pairs"]}],
+    ("stage-kind", "distill"): [
+        {"teacher": "x"},
+        {"teacher": "x", "temperature": 4.0, "weight": 1.0},
+    ],
     ("stage-kind", "mlm"): [{"rate": 0.3, "max_length": 10}, {"texts": ["pairs"]}],
+    ("stage-kind", "fomaml"): [{"inner_steps": 0}],
     ("head", "linear"): [{"features": ["u", "v", "|u-v|", "u*v", "cos"]}],
     ("head", "mlp"): [{"features": ["|u-v|", "cos"], "hidden": 5}],
 }

@@ -25,7 +25,7 @@ from doc_blocks import (
 
 import plait
 from plait.cli import app
-from plait.config import list_recipes, read_recipe
+from plait.config import list_recipes, read_ensemble, read_recipe
 from plait.registry import FAMILIES
 from plait.training.build import build_tasks, check_parts
 
@@ -203,17 +203,19 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("block", every_block("toml"), ids=str)
 def test_recipes_are_valid(block: Block, tmp_path: Path):
     """A block with tasks of its own is a recipe; any other must be a change of the demo."""
-    tasks = tomllib.loads(block.text).get("tasks", {})
-    whole = bool(tasks) and all("kind" in task for task in tasks.values())
+    own = tomllib.loads(block.text)
+    tasks = own.get("tasks", {})
+    whole = (bool(tasks) and all("kind" in task for task in tasks.values())) or "ensemble" in own
     for piece in read_blocks(block.page, "python"):  # plugins that the block may name
         if piece.file:
             with (tmp_path / piece.file).open("a", encoding="utf-8") as file:
                 file.write(piece.text)
     path = tmp_path / "recipe.toml"
     path.write_text(block.text if whole else change_of_demo(block.text), encoding="utf-8")
-    config = read_recipe(path)
-    check_parts(config)
-    build_tasks(config)
+    members = read_ensemble(path).members.values() if "ensemble" in own else [read_recipe(path)]
+    for config in members:
+        check_parts(config)
+        build_tasks(config)
 
 
 @pytest.mark.parametrize("name", list_recipes())

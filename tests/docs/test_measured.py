@@ -10,6 +10,7 @@ from doc_blocks import ROOT
 
 PAGE = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
 COURSE = sorted((ROOT / "results" / "course").glob("*.json"))
+FEW_SHOT = sorted((ROOT / "results" / "few-shot").glob("*.json"))
 
 
 def short(figure: float) -> str:
@@ -18,6 +19,7 @@ def short(figure: float) -> str:
 
 def test_there_are_results():
     assert COURSE
+    assert FEW_SHOT
 
 
 @pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)
@@ -30,6 +32,15 @@ def test_a_run_on_the_course_data(path: Path):
     assert shown == [f"{run['steps']:,}", f"{run['seconds']:.0f}", *map(short, figures)]
     assert f"seed {run['seed']}" in PAGE
     assert run["hardware"] in PAGE
+
+
+@pytest.mark.parametrize("path", FEW_SHOT, ids=lambda path: path.stem)
+def test_few_shot(path: Path):
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert f"seed {found['seed']}" in PAGE.lower()
+    for encoder, figures in found["encoders"].items():
+        cells = [f"{short(f['mean'])} ± {short(f['spread'])}" for f in figures]
+        assert f"| {path.stem} | {encoder} | {' | '.join(cells)} |" in PAGE
 
 
 def test_tokenising():

@@ -35,6 +35,32 @@ def test_info_nce_is_the_ranking_loss_at_a_scale_of_1_over_temperature(columns):
     torch.testing.assert_close(ours, ranking_loss(*parts))
 
 
+class FixedVectors(torch.nn.Module):
+    """A stand-in for a SentenceTransformer: what it is fed are the vectors already."""
+
+    def forward(self, features):
+        return features
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+@pytest.mark.parametrize("temperature", [0.05, 0.2])
+def test_info_nce_is_that_of_sentence_transformers(columns, temperature):
+    """For pairs and triplets, the loss and its gradient on every vector."""
+    losses = pytest.importorskip("sentence_transformers.losses")
+    theirs = losses.MultipleNegativesRankingLoss(FixedVectors(), scale=1 / temperature)
+    generator = torch.Generator().manual_seed(columns)
+    parts = [torch.randn(6, 9, generator=generator, dtype=torch.float64) for _ in range(columns)]
+    ours, others = ([part.clone().requires_grad_() for part in parts] for _ in range(2))
+    expected = theirs([{"sentence_embedding": part} for part in others], None)
+    loss = InfoNCE(temperature)(torch.cat(ours), torch.arange(6))
+    torch.testing.assert_close(loss, expected, rtol=0, atol=1e-6)
+    loss.backward()
+    expected.backward()
+    for own, other in zip(ours, others, strict=True):
+        assert own.grad.abs().max() > 1e-3
+        torch.testing.assert_close(own.grad, other.grad, rtol=0, atol=1e-6)
+
+
 def test_info_nce_by_hand():
     # Cosines: anchor 0 has 1 and 0, anchor 1 has 0 and 1; at temperature 1 -log(e / (e + 1)).
     vectors = torch.tensor([[2.0, 0.0], [0.0, 3.0], [1.0, 0.0], [0.0, 5.0]])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from plait.config import read_recipe, to_toml
-from plait.errors import RecipeError
+from plait.data import Tokenizer
+from plait.model.sources import find_encoder
 from plait.training.alone import plan_alone
+from plait.training.amounts import Amounts
+from plait.training.build import load_data, load_named_texts
 from plait.training.plan import plan_run
 
 ROWS = {"mood": 45, "same": 32, "near": 24}
@@ -90,7 +93,71 @@ def test_a_recipe_alone_survives_being_written(tiny_recipe, tmp_path):
     assert config.name == "tiny-mood"
 
 
-def test_stages_that_pre_train_are_refused(tiny_recipe):
-    config = read_recipe(tiny_recipe(), ["stages=['a', 'finetune']", "stage.a={kind='simcse'}"])
-    with pytest.raises(RecipeError, match=r"stage\.a pre-trains \(simcse\)"):
-        plan_alone(config, ROWS)
+WORDS = ["stages=['words', 'finetune']", "stage.words={kind='mlm', epochs=3, batch_size=8}"]
+
+
+def read_all(config):
+    """What the tiny recipe's files hold, tokenised."""
+    tokenizer = Tokenizer.from_file(find_encoder(config.encoder.source).tokenizer)
+    texts = load_named_texts(config, tokenizer)
+    return Amounts(train=load_data(config, tokenizer, "train"), texts=texts)
+
+
+def test_a_task_alone_is_pre_trained_on_its_own_texts(tiny_recipe):
+    config = read_recipe(tiny_recipe(), WORDS)
+    amounts = read_all(config)
+    joint = plan_run(config, amounts).stages[0]
+    assert joint.tasks["mlm"].passes == 3
+    alone = plan_alone(config, amounts)
+    for task, one in alone.items():
+        assert one.config.stages == ("words", "finetune")
+        assert one.config.stage_config("words").tasks == (task,)
+        words, finetune = plan_run(one.config, amounts).stages
+        assert words.tasks["mlm"].passes == 3  # each text is seen as often as in the joint run
+        assert words.tasks["mlm"].examples < joint.tasks["mlm"].examples
+        assert (words.updates, finetune.updates) == (one.pretraining, one.updates)
+
+
+def test_a_cut_pre_training_is_shared_out_by_texts(tiny_recipe):
+    config = read_recipe(tiny_recipe(), [*WORDS, "stage.words.max_steps=20"])
+    amounts = read_all(config)
+    whole, _ = amounts.examples(config, "words")
+    for one in plan_alone(config, amounts).values():
+        own, _ = amounts.examples(one.config, "words")
+        assert one.pretraining == round(20 * own / whole)
+
+
+def test_a_task_without_texts_for_it_is_not_pre_trained(tiny_recipe):
+    pairs = ["stages=['pairs', 'finetune']", "stage.pairs={kind='simcse-pairs'}"]
+    config = read_recipe(tiny_recipe(), pairs)
+    alone = plan_alone(config, read_all(config))
+    assert alone["same"].config.stages == ("pairs", "finetune")
+    assert alone["mood"].config.stages == ("finetune",)  # single texts
+    assert alone["near"].config.stages == ("finetune",)  # scores, and no threshold
+    config = read_recipe(tiny_recipe(), [*WORDS, "stage.words.tasks=['mood']"])
+    alone = plan_alone(config, read_all(config))
+    assert alone["near"].config.stages == ("finetune",)
+
+
+def test_texts_of_no_task_are_there_in_full(tiny_recipe):
+    recipe = tiny_recipe()
+    kind = "stage.words={kind={name='mlm', texts=['more']}, tasks=['mood']}"
+    more = "texts.more={files='same-dev.csv', text=['a', 'b']}"
+    config = read_recipe(recipe, [WORDS[0], kind, more])
+    amounts = read_all(config)
+    only = read_recipe(recipe, [WORDS[0], kind, more, "stage.words.kind.from_tasks=false"])
+    near = plan_alone(config, amounts)["near"].config
+    assert near.stage_config("words").kind["from_tasks"] is False
+    assert amounts.examples(near, "words") == amounts.examples(only, "words")
+
+
+def test_alone_what_is_pre_trained_for_others_later_is_left_out(tiny_recipe):
+    overrides = [
+        "stages=['first', 'words', 'second']",
+        "stage.first={tasks=['mood']}",
+        "stage.words={kind='mlm'}",
+        "stage.second={tasks=['same', 'near']}",
+    ]
+    alone = plan_alone(read_recipe(tiny_recipe(), overrides), ROWS)
+    assert alone["mood"].config.stages == ("first",)
+    assert alone["same"].config.stages == ("words", "second")

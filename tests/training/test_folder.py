@@ -21,11 +21,13 @@ def test_the_docstring_lists_what_is_there(runs):
 
 
 def test_every_path_is_one_that_a_run_writes(runs):
-    folder = RunFolder(runs.train("a").folder)
+    teacher = runs.train("teacher").folder
+    kind = f"stage.distill.kind={{name='distill', teacher='{teacher}'}}"
+    folder = RunFolder(runs.train("a", "stages=['distill']", kind).folder)
     properties = [name for name, p in vars(RunFolder).items() if isinstance(p, property)]
-    assert len(properties) == 9
+    assert len(properties) == 10
     for name in properties:
-        assert getattr(folder, name).is_file(), name
+        assert getattr(folder, name).exists(), name
 
 
 def test_the_recipe_comes_back_as_it_was(tmp_path, tiny_recipe):

@@ -120,6 +120,31 @@ SCENARIOS = {
         "train.epochs=1",
         "save_every=4",
     ],
+    "reptile, then the tasks": [
+        "stages=['meta', 'finetune']",
+        "stage.meta.kind={name='reptile', inner_steps=2, inner_lr=0.05}",
+        "stage.meta.epochs=3",
+        "stage.meta.batch_size=6",
+        "train.decay='linear'",
+        "train.epochs=1",
+        "save_every=2",
+    ],
+    "reptile to the end, tasks together, with Adam": [
+        "train.kind={name='reptile', inner_steps=2, inner_lr=0.001, inner_optimizer='adam'}",
+        "train.schedule={name='round-robin', together=true}",
+        "train.aggregator='pcgrad'",
+        "train.batch_size=6",
+        "save_every=3",
+        "log_every=2",
+    ],
+    "fomaml, accumulated, uncertainty": [
+        "train.kind={name='fomaml', inner_steps=2, inner_lr=0.05}",
+        "train.weighting={name='uncertainty', lr=0.01}",
+        "train.accumulate=3",
+        "train.batch_size=5",
+        "train.epochs=3",
+        "save_every=2",
+    ],
     "simultaneous": [
         "train.schedule={name='simultaneous', leader='mood', restart=['same']}",
         "train.epochs=4",
@@ -139,6 +164,20 @@ def test_a_broken_run_ends_as_an_unbroken_one(runs, name):
     steps = runs.train("whole", *settings).result["steps"]
     crashes = (1, steps // 3, steps // 2, steps - 1, steps)
     runs.train_broken("broken", *settings, crashes=crashes)
+    runs.check_equal("whole", "broken")
+
+
+def test_a_broken_run_with_a_teacher_ends_as_an_unbroken_one(runs):
+    teacher = runs.train("teacher", "seed=3").folder
+    settings = [
+        "stages=['finetune', 'distill']",
+        f"stage.distill.kind={{name='distill', teacher='{teacher}', temperature=3.0}}",
+        "stage.distill.regularizers=['smart', 'bregman']",
+        "train.epochs=1",
+        "save_every=3",
+    ]
+    steps = runs.train("whole", *settings).result["steps"]
+    runs.train_broken("broken", *settings, crashes=(1, steps // 2, steps // 2 + 1, steps - 1))
     runs.check_equal("whole", "broken")
 
 

@@ -182,7 +182,7 @@ def test_relative_data_and_the_data_argument(runs, tmp_path, monkeypatch):
 @pytest.mark.parametrize("select", ["sum", "overall", "mean"])
 def test_the_best_checkpoint_is_the_first_with_the_highest_figure(runs, select):
     spy = runs.Spy()
-    settings = [f"select={select!r}", "train.eval_every=2", "train.lr=0.02"]
+    settings = [f"select={select!r}", "train.eval_every=2", "train.lr=0.05"]
     outcome = runs.train("a", *settings, listeners=[spy])
     figures = {step: scores.summary[select] for step, _, scores in spy.scored}
     assert outcome.result["best_step"] == max(figures, key=figures.get)

@@ -15,9 +15,11 @@ from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
 from plait.cli.evaluate import evaluate
+from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
 from plait.cli.plan import plan
 from plait.cli.predict import predict
+from plait.cli.search import search
 from plait.cli.submit import submit
 from plait.cli.train import train
 from plait.errors import PlaitError
@@ -42,6 +44,10 @@ app.command(epilog="Example: plait submit runs/course --data ~/course --out pred
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
 app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)
 app.command(epilog="Example: plait plan course")(plan)
+app.command(epilog="Example: plait search mine.toml --space space.toml --trials 30 --holdout 0.1")(
+    search
+)
+app.command(epilog="Example: plait fewshot runs/meta --task nli.toml --against runs/plain")(fewshot)
 app.command("list", epilog="Example: plait list recipes")(list_parts)
 app.command(epilog="Example: plait doctor")(doctor)
 

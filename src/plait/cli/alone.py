@@ -22,7 +22,7 @@ def train_each_alone(
 ) -> None:
     """Train every task by itself into OUT/TASK and print what each came to."""
     from plait.cli.display import Display
-    from plait.cli.plan import count_rows
+    from plait.cli.plan import read_amounts
     from plait.cli.train import resumable
     from plait.errors import RunError
 
@@ -34,16 +34,17 @@ def train_each_alone(
         )
     from plait.training.alone import plan_alone
 
-    planned = plan_alone(config, count_rows(config, data, {}))
+    planned = plan_alone(config, read_amounts(config, data, {}))
     results = {}
     for task, alone in planned.items():
         folder = out / task
         with resumable(folder, command), Display() as display:
+            before = f", after {alone.pretraining:,} of pre-training" * (alone.pretraining > 0)
             display.note(
                 f"{task} alone: {alone.batches:,} batches of it are in the joint run, "
-                f"{alone.updates:,} updates here"
+                f"{alone.updates:,} updates here{before}"
             )
-            from plait.training.run import train
+            from plait.runs import train
 
             outcome = train(
                 alone.config,

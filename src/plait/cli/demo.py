@@ -77,7 +77,7 @@ def demo(
             result = folder.read_json(folder.scores)
         else:
             _check_encoder(config)
-            from plait.training.run import train
+            from plait.runs import train
 
             result = train(
                 config, out, data="@sample", resume=resume, command=command, listeners=[display]

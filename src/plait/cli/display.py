@@ -107,6 +107,10 @@ class Display(Listener):
         """Show how far scoring is."""
         self.work(f"scoring {task}", done, total)
 
+    def asking(self, task: str, done: int, total: int) -> None:
+        """Show how far a teacher is."""
+        self.work(f"asking the teacher about {task}", done, total)
+
     def work(self, what: str, done: int, total: int, *, is_bytes: bool = False) -> None:
         """Show how far something is; in plain lines only where it takes long."""
         now = time.monotonic()

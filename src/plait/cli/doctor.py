@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 EXTRAS = {
     "transformers": "plait[auto]: encoders other than BERT",
     "tensorboard": "plait[tensorboard]: TensorBoard events",
+    "optuna": "plait[search]: plait search",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,8 @@ from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArg
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from plait.config import RunConfig
+    from plait.config import EnsembleConfig, RunConfig
+    from plait.training.amounts import Amounts
     from plait.training.plan import EpochPlan, Rates, RunPlan, StagePlan, TaskPlan
 
 
@@ -34,23 +35,52 @@ def plan(
 
     For each stage: its tasks and how often their examples will be seen, the turns and updates
     of every epoch, in which order the tasks come, and the learning rate. The counts are exact,
-    under the recipe's seed.
+    under the recipe's seed. Where a recipe lists members, every member's.
     """
-    from plait.config import read_recipe
+    from plait.config import lists_members, read_ensemble, read_recipe
 
-    config = read_recipe(recipe, override or (), profile=profile)
-    given = _read_rows(rows or (), config)
-
-    from plait.training.plan import plan_run
-
-    planned = plan_run(config, count_rows(config, data, given))
+    if lists_members(recipe):
+        ensemble = read_ensemble(recipe, override or (), profile=profile)
+        _plan_members(ensemble, data, rows or (), as_json=as_json)
+        return
+    planned = _plan(read_recipe(recipe, override or (), profile=profile), data, rows or ())
     if as_json:
-        import json
-
-        typer.echo(json.dumps(planned.to_json(), indent=1, allow_nan=False))
+        _echo_json(planned.to_json())
         return
     for line in _describe(planned):
         typer.echo(line)
+
+
+def _plan(config: RunConfig, data: str | None, rows: Sequence[str]) -> RunPlan:
+    given = _read_rows(rows, config)
+
+    from plait.training.plan import plan_run
+
+    return plan_run(config, read_amounts(config, data, given))
+
+
+def _plan_members(
+    ensemble: EnsembleConfig, data: str | None, rows: Sequence[str], *, as_json: bool
+) -> None:
+    planned = {name: _plan(config, data, rows) for name, config in ensemble.members.items()}
+    updates = sum(plan.updates for plan in planned.values())
+    if as_json:
+        members = {name: plan.to_json() for name, plan in planned.items()}
+        _echo_json({"name": ensemble.name, "updates": updates, "members": members})
+        return
+    for name, plan in planned.items():
+        typer.echo(f"member {name}")
+        for line in _describe(plan):
+            typer.echo(line)
+        typer.echo("")
+    what = _count(len(planned), "member")
+    typer.echo(f"{ensemble.name}: {_count(updates, 'update')} in {what}")
+
+
+def _echo_json(values: dict[str, Any]) -> None:
+    import json
+
+    typer.echo(json.dumps(values, indent=1, allow_nan=False))
 
 
 def _read_rows(options: Sequence[str], config: RunConfig) -> dict[str, int]:
@@ -67,56 +97,83 @@ def _read_rows(options: Sequence[str], config: RunConfig) -> dict[str, int]:
     return rows
 
 
-def count_rows(config: RunConfig, data: str | None, given: dict[str, int]) -> dict[str, int]:
-    """Count the training rows of the tasks that take part, those that are not given."""
+def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> Amounts:
+    """Read the training rows of the tasks that take part, and texts, but for rows given."""
+    from plait.training.amounts import Amounts
+
     stages = [config.stage_config(name) for name in config.stages]
     needed = {task for stage in stages for task in stage.tasks or config.tasks}
     to_read = {task: None for task in config.tasks if task in needed - given.keys()}
     if not to_read:
-        return given
+        return Amounts(given)
 
     from plait.cli.display import Display
     from plait.data import Tokenizer
     from plait.model.sources import find_encoder
-    from plait.training.build import load_data
+    from plait.training.build import load_data, load_named_texts
 
     source = config.encoder
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
     tokenizer = Tokenizer.from_file(files.tokenizer)
     display = Display()
     try:
-        datasets = load_data(
+        train = load_data(
             config, tokenizer, "train", data=data, tasks=to_read, progress=display.reading
         )
+        texts = load_named_texts(config, tokenizer, data=data, progress=display.reading)
     finally:
         display.close()
-    return given | {task: len(dataset) for task, dataset in datasets.items()}
+    return Amounts(given, train, texts)
 
 
 # --- writing -----------------------------------------------------------------------------
 
 
 def _describe(planned: RunPlan) -> Iterator[str]:
+    counted = {stage.name for stage in planned.stages}
     for name, kind in planned.pretraining.items():
-        yield f"stage {name}: pre-training ({kind})"
-        yield "not counted: how many texts there are without doubles is known once they are read"
-        yield ""
+        if name not in counted:
+            yield f"stage {name}: pre-training ({kind})"
+            yield "not counted: how many texts there are is known once they are read"
+            yield ""
     for stage in planned.stages:
         yield from _describe_stage(stage)
         yield ""
     what = _count(len(planned.stages), "stage")
-    yield f"{planned.name}: {_count(planned.updates, 'update')} in {what}"
+    about = "" if all(stage.is_exact for stage in planned.stages) else "about "
+    yield f"{planned.name}: {about}{_count(planned.updates, 'update')} in {what}"
 
 
 def _describe_stage(stage: StagePlan) -> Iterator[str]:
+    epochs = _count(len(stage.epochs), "epoch")
+    about = "" if stage.is_exact else "about "
+    kind = f"pre-training ({stage.kind}), " if stage.pretrains else ""
+    yield f"stage {stage.name}: {kind}{epochs}, {about}{_count(stage.updates, 'update')}"
+    if not stage.is_exact:
+        yield "about: how many texts there are without doubles is known once they are read"
+    if not stage.pretrains:
+        yield from _describe_schedule(stage)
+    yield from _describe_rates(stage)
+    yield ""
+    titles = ["task", "examples", "batch", "batches", "taken", "passes", "each example seen"]
+    yield from _columns([titles, *(_show_task(name, t) for name, t in stage.tasks.items())])
+    yield ""
+    titles = ["epoch", "turns", "updates", *stage.tasks, "order"]
+    yield from _columns([titles, *_show_epochs(stage.epochs)])
+
+
+def _describe_schedule(stage: StagePlan) -> Iterator[str]:
     import json
 
-    epochs = _count(len(stage.epochs), "epoch")
-    yield f"stage {stage.name}: {epochs}, {_count(stage.updates, 'update')}"
     yield f"schedule {stage.schedule}: {stage.about}"
     for setting, value in stage.settings.items():
         if value is not None:
             yield f"  {setting} = {json.dumps(value)}"
+    if stage.batches_per_turn > 1:
+        yield f"a turn takes {stage.batches_per_turn} batches of each of its tasks"
+
+
+def _describe_rates(stage: StagePlan) -> Iterator[str]:
     if stage.accumulate > 1:
         yield f"{stage.accumulate} turns make an update"
     rates = stage.rates
@@ -128,12 +185,6 @@ def _describe_stage(stage: StagePlan) -> Iterator[str]:
         yield f"each layer of the encoder has {stage.layer_decay:g} of the rate of the one above"
     if stage.may_stop_early:
         yield "early stopping may end it sooner; what follows is all of it"
-    yield ""
-    titles = ["task", "examples", "batch", "batches", "taken", "passes", "each example seen"]
-    yield from _columns([titles, *(_show_task(name, t) for name, t in stage.tasks.items())])
-    yield ""
-    titles = ["epoch", "turns", "updates", *stage.tasks, "order"]
-    yield from _columns([titles, *_show_epochs(stage.epochs)])
 
 
 def _show_rates(rates: Rates, stage: StagePlan) -> str:

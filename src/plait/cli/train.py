@@ -83,21 +83,31 @@ def train(
     With --each-alone there is a run in OUT/TASK for each task, trained on as many batches as the
     task has in the joint run, and none of the joint run itself; a joint run in OUT/joint is
     shown beside them. --resume skips those that are finished.
+
+    A recipe that lists members trains each of them into OUT/members and makes OUT their ensemble.
     """
     from datetime import datetime
 
-    from plait.config import read_recipe
-    from plait.errors import RunError
+    from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
+    from plait.errors import RunError, UsageError
 
     overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
     overrides += [] if graphs else ["graphs=false"]
-    config = read_recipe(recipe, overrides, profile=profile)
+    read = read_ensemble if lists_members(recipe) else read_recipe
+    config = read(recipe, overrides, profile=profile)
     if out is None:
         if resume:
             raise RunError("--resume needs --out RUN, the folder to go on in")
         stem = config.name.replace("/", "-")
         out = Path("runs") / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
     command = resume_command(recipe, out, data, overrides, profile)
+    if isinstance(config, EnsembleConfig):
+        if each_alone:
+            raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
+        from plait.cli.members import train_members
+
+        train_members(config, out, data, resume=resume, command=command)
+        return
     if each_alone:
         from plait.cli.alone import train_each_alone
 
@@ -110,7 +120,7 @@ def train(
         if resume and (out / "scores.json").exists():
             display.note(f"{out} is finished already; these are its scores")
         display.begin("loading")
-        from plait.training.run import train as run_training
+        from plait.runs import train as run_training
 
         outcome = run_training(
             config, out, data=data, resume=resume, command=command, listeners=[display]

@@ -12,6 +12,7 @@ Parts (heads, losses, schedules, ...) appear as a name or a table with a name; t
 settings live beside them and are checked by the registry when the run is built.
 """
 
+from plait.config.ensembles import EnsembleConfig, MembersConfig, lists_members, read_ensemble
 from plait.config.reading import PROFILES, list_recipes, read_recipe
 from plait.config.saving import differences, to_toml
 from plait.config.sections import (
@@ -23,7 +24,9 @@ from plait.config.sections import (
     Files,
     Part,
     PublishedConfig,
+    RangeConfig,
     RunConfig,
+    SearchConfig,
     StageConfig,
     TaskConfig,
     TextsConfig,
@@ -35,16 +38,22 @@ __all__ = [
     "DataConfig",
     "EarlyStopping",
     "EncoderConfig",
+    "EnsembleConfig",
     "FileConfig",
     "Files",
+    "MembersConfig",
     "Part",
     "PublishedConfig",
+    "RangeConfig",
     "RunConfig",
+    "SearchConfig",
     "StageConfig",
     "TaskConfig",
     "TextsConfig",
     "differences",
     "list_recipes",
+    "lists_members",
+    "read_ensemble",
     "read_recipe",
     "to_toml",
 ]

@@ -31,13 +31,29 @@ def read_recipe(
     A profile (another encoder, and the rate that suits it) is laid over the recipe, `extra`
     over both, and the overrides come last.
     """
-    table = _read_chain(str(recipe), None, ())
+    table = read_chain(str(recipe))
+    if "ensemble" in table:
+        raise RecipeError(
+            f"{recipe} lists the members of an ensemble, which `plait train` and `plait plan` "
+            "take; name one of its members here"
+        )
+    return resolve(table, overrides, extra, profile, str(recipe))
+
+
+def resolve(
+    table: dict[str, Any],
+    overrides: Iterable[str],
+    extra: Mapping[str, Any] | None,
+    profile: str | None,
+    origin: str,
+) -> RunConfig:
+    """Lay a profile, a table and overrides over a recipe, and check what comes of it."""
     if profile is not None:
         table = merge(table, _read_profile(profile))
     table = merge(table, extra or {})
     for setting in overrides:
         override(table, setting)
-    return validate(RunConfig, table, str(recipe))
+    return validate(RunConfig, table, origin)
 
 
 def list_recipes() -> dict[str, dict[str, Any]]:
@@ -70,7 +86,9 @@ def _read_profile(name: str) -> dict[str, Any]:
     return tomllib.loads(known[name].read_text(encoding="utf-8"))
 
 
-def _read_chain(recipe: str, beside: Path | None, seen: tuple[str, ...]) -> dict[str, Any]:
+def read_chain(
+    recipe: str, beside: Path | None = None, seen: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Read one recipe file and merge it over what it extends."""
     text, origin, folder = _find(recipe, beside)
     # One file has many spellings (a/../b.toml), so a circle is told by the resolved path.
@@ -83,9 +101,15 @@ def _read_chain(recipe: str, beside: Path | None, seen: tuple[str, ...]) -> dict
         raise RecipeError(f"{origin} is not valid TOML: {error}") from error
     if folder is not None and "plugins" in table:  # named beside the recipe that asks for them
         table["plugins"] = [str((folder / p).resolve()) for p in _words(table, "plugins", origin)]
+    listed = table.get("ensemble")
+    if folder is not None and isinstance(listed, dict) and "members" in listed:
+        listed["members"] = [
+            str((folder / member).resolve()) if member.endswith(".toml") else member
+            for member in _words(listed, "members", origin)
+        ]
     merged: dict[str, Any] = {}
     for parent in _words(table, "extends", origin):
-        merged = merge(merged, _read_chain(parent, folder, (*seen, this)))
+        merged = merge(merged, read_chain(parent, folder, (*seen, this)))
     table.pop("extends", None)
     return merge(merged, table)
 

@@ -133,6 +133,17 @@ class DataConfig(Section):
     """What to download or point at; shown when a file is not there."""
     bad_rows: BadRows = "error"
     """Stop at a row that fails a check, naming its line, or skip it and say so."""
+    folds: int | None = Field(default=None, ge=2)
+    """Deal the training rows into this many parts and let one stand for dev, whose own files are
+    left unread; dev is dev unless set."""
+    fold: int = Field(default=1, ge=1)
+    """Which of them stands for dev, from 1."""
+
+    @model_validator(mode="after")
+    def _check_fold(self) -> DataConfig:
+        if self.fold > (self.folds or 1):
+            raise ValueError(f"fold = {self.fold}, but folds = {self.folds or 'unset'}")
+        return self
 
 
 class EncoderConfig(Section):
@@ -232,6 +243,61 @@ class StageConfig(Section):
     """When to end the stage before its time; never unless set."""
 
 
+class RangeConfig(Section):
+    """What a search may set a key to: one of `values`, or what lies between `low` and `high`."""
+
+    low: int | float | None = None
+    """Least value. Where both ends are whole numbers, so is what lies between."""
+    high: int | float | None = None
+    """Greatest value."""
+    log: bool = False
+    """Whether 1 to 10 is as long a way as 10 to 100; for learning rates."""
+    step: int | float | None = Field(default=None, gt=0)
+    """Distance between the values tried; any unless set, 1 for whole numbers."""
+    values: tuple[Any, ...] | None = Field(default=None, min_length=1)
+    """Everything there is to try: numbers, words, parts by name or as tables."""
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> RangeConfig:
+        low, high = self.low, self.high
+        if self.values is not None:
+            if low is not None or high is not None or self.log or self.step is not None:
+                raise ValueError("give values, or low and high, not both")
+            return self
+        if low is None or high is None:
+            raise ValueError("needs values, or low and high")
+        if low >= high:
+            raise ValueError(f"low = {low} should be below high = {high}")
+        if self.log and (low <= 0 or self.step is not None):
+            raise ValueError("log = true needs low above 0, and no step")
+        if self.is_whole and not isinstance(self.step or 1, int):
+            raise ValueError(f"step = {self.step} should be whole, as low and high are")
+        return self
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a range of whole numbers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+
+class SearchConfig(Section):
+    """What `plait search` may change; training itself does not look at it."""
+
+    space: dict[str, RangeConfig] = {}
+    """A range for each key, dotted and in quotes, that the search sets: "train.lr"."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_quotes(cls, values: Any) -> Any:
+        space = values.get("space", {}) if isinstance(values, dict) else {}
+        for key, value in space.items() if isinstance(space, dict) else ():
+            for inner, below in value.items() if isinstance(value, dict) else ():
+                if isinstance(below, dict):
+                    dotted = f"{key}.{inner}"
+                    raise ValueError(f'write a dotted key of the space in quotes: "{dotted}" = ...')
+        return values
+
+
 class PublishedConfig(Section):
     """The published run that a recipe rebuilds, and what it reached: to read, not to train by."""
 
@@ -249,10 +315,13 @@ class PublishedConfig(Section):
     """The packaged recipe of the same run, where the report prints it twice."""
 
 
+RecipeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
+
+
 class RunConfig(Section):
     """A whole run."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")
+    name: RecipeName
     """What the run is called; its folder too, unless --out names one."""
     about: str = ""
     """A sentence for `plait list recipes`."""
@@ -292,6 +361,8 @@ class RunConfig(Section):
     """Settings of every stage."""
     stage: dict[str, dict[str, Any]] = {}
     """Settings of single stages, over those of [train]."""
+    search: SearchConfig = SearchConfig()
+    """What `plait search` tries."""
     published: PublishedConfig | None = None
     """The published row that the recipe rebuilds; none unless set."""
 

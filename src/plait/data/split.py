@@ -12,6 +12,7 @@ import numpy as np
 
 from plait.data.augmentations import AUGMENTATIONS, add_rows
 from plait.data.files import open_source
+from plait.data.fingerprints import fingerprint
 from plait.data.folders import find_file
 from plait.data.rows import FileReport, LabelReader, RowReader, Rows
 from plait.data.source import Columns
@@ -54,12 +55,17 @@ class Split:
     seed: int
     labelled: bool
     hint: str = ""
+    fold: tuple[int, int] | None = None
+    """(1, 5): of the training rows dealt into 5 parts, the first is dev, the others are train."""
     reports: list[FileReport] = field(default_factory=list, init=False)
     """What became of each file's rows, once they have been read."""
 
     def __post_init__(self) -> None:
         self.bad_rows = (self.task.bad_rows or self.bad_rows) if self.labelled else "error"
-        configs: tuple[FileConfig, ...] = getattr(self.task, self.split)
+        if self.split == "test":
+            self.fold = None
+        self.source: SplitName = "train" if self.fold else self.split
+        configs: tuple[FileConfig, ...] = getattr(self.task, self.source)
         if not configs:
             raise RecipeError(f"task {self.task_name!r} has no {self.split} files")
         self.files = [self._resolve(config) for config in configs]
@@ -101,13 +107,15 @@ class Split:
             "task": task.model_dump(include=set(TaskSpec.model_fields) - {"inputs", "text"}),
             "bad_rows": self.bad_rows,
             "labelled": self.labelled,
-            "draw": [self.task_name, self.split, self.seed, *self._share()]
+            "draw": [self.task_name, self.source, self.seed, *self._share()]
             if self._draws()
             else None,
         }
         if self.augmentations:  # entries made without any keep their names
             parts = [(name, part.describe()) for name, part in self.augmentations]
             described["augment"] = [self.task_name, self.seed, parts]
+        if self.fold:
+            described["fold"] = [self.split, self.seed, *self.fold]
         return described
 
     def rows(self, progress: Progress | None = None) -> Iterator[Rows]:
@@ -125,6 +133,7 @@ class Split:
                     low, high = np.searchsorted(chosen, [done, done + seen])
                     rows = rows.take(chosen[low:high] - done)
                 done += seen
+                rows = self._deal(rows)
                 num_rows += len(rows)
                 yield rows
                 for (name, part), generator in zip(self.augmentations, generators, strict=True):
@@ -140,6 +149,21 @@ class Split:
             told = "; ".join(f"{r}: {r.first}" if r.first else str(r) for r in self.reports)
             raise DataError(f"task {self.task_name!r} has no {self.split} rows to use ({told})")
 
+    def _deal(self, rows: Rows) -> Rows:
+        """Keep the rows of this side of the fold.
+
+        A row's part follows from the seed and from what it says, so that one that stands there
+        twice is never on both sides.
+        """
+        if self.fold is None:
+            return rows
+        number, count = self.fold
+        # Mixed once more with the seed: fingerprints alone would deal alike under every seed.
+        salt = np.random.SeedSequence([self.seed, count]).generate_state(1, np.uint64)
+        mixed = (fingerprint(rows.texts) ^ salt) * np.uint64(0x9E3779B97F4A7C15)
+        held = (mixed >> np.uint64(32)) % np.uint64(count) == number - 1
+        return rows.take(np.flatnonzero(held if self.split == "dev" else ~held))
+
     def _read(self, file: _File) -> RowReader:
         config = file.config
         source = open_source(file.path, separator=config.separator, quoting=config.quoting)
@@ -151,7 +175,7 @@ class Split:
 
     def _share(self) -> tuple[int | None, float | None]:
         """Return the task's own count and fraction, which are for training rows alone."""
-        return (self.task.count, self.task.fraction) if self.split == "train" else (None, None)
+        return (self.task.count, self.task.fraction) if self.source == "train" else (None, None)
 
     def _draws(self) -> bool:
         shares = [self._share(), *((f.config.count, f.config.fraction) for f in self.files)]
@@ -193,7 +217,7 @@ class Split:
         return np.sort(self._generator(salt).choice(total, count, replace=False, shuffle=False))
 
     def _generator(self, salt: str) -> np.random.Generator:
-        digest = hashlib.blake2b(f"{self.task_name}\0{self.split}\0{salt}".encode()).digest()
+        digest = hashlib.blake2b(f"{self.task_name}\0{self.source}\0{salt}".encode()).digest()
         return np.random.default_rng([self.seed, *np.frombuffer(digest[:16], np.uint32)])
 
 

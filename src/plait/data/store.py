@@ -51,6 +51,12 @@ class Ragged:
         """Return the same rows on another device."""
         return Ragged(*(t.to(device) for t in (self.ids, self.offsets, self.lengths)))
 
+    def select(self, rows: Sequence[int]) -> Ragged:
+        """Return some of the rows, in the order given."""
+        pieces = [self.ids[self.offsets[row] : self.offsets[row + 1]] for row in rows]
+        ends = torch.tensor([0, *(len(piece) for piece in pieces)]).cumsum(0)
+        return Ragged(torch.cat([self.ids[:0], *pieces]), ends, self.lengths[list(rows)])
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -82,6 +88,19 @@ class Dataset:
         """Return the same examples with tokens and labels on another device."""
         labels = None if self.labels is None else self.labels.to(device)
         return replace(self, tokens=tuple(t.to(device) for t in self.tokens), labels=labels)
+
+    def select(self, rows: Sequence[int]) -> Dataset:
+        """Return some of the examples, in the order given: a few, since their tokens are copied."""
+        return replace(
+            self,
+            tokens=tuple(column.select(rows) for column in self.tokens),
+            labels=None if self.labels is None else self.labels[list(rows)],
+            ids=[self.ids[row] for row in rows],
+            fingerprints=self.fingerprints[list(rows)],
+            read_texts=lambda: self.texts(rows),
+            report=(),
+            key="",
+        )
 
     def texts(self, rows: Sequence[int] | None = None) -> list[tuple[str, ...]]:
         """Read the texts of some rows, or of all, out of their files again."""
@@ -127,14 +146,16 @@ def load_split(
     seed: int,
     labelled: bool = True,
     hint: str = "",
+    fold: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
     """Read, check and tokenise a split of a task, or map it from the cache.
 
     `labelled=False` reads texts and ids alone, whatever the files say of labels, and leaves no
-    row out. `hint` is what to tell a user whose files are not there.
+    row out. `hint` is what to tell a user whose files are not there. With a `fold`, (1, 5) say,
+    dev is the first of the five parts of the training rows, and train the others.
     """
-    source = Split(task_name, task, split, root, bad_rows, seed, labelled, hint)
+    source = Split(task_name, task, split, root, bad_rows, seed, labelled, hint, fold)
     limit = max_length - tokenizer.layout.num_single
     described = source.describe() | {
         "format": FORMAT,

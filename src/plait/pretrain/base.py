@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from plait.registry import Registry
@@ -33,6 +33,18 @@ class Material:
     """Their training rows; dev and test never come here."""
     texts: Mapping[str, Dataset]
     """The recipe's [texts.NAME] that the kind names."""
+    answers: Mapping[str, Tensor] = field(default_factory=dict)
+    """A teacher's to the training rows, by task: probabilities [rows, classes] or scores [rows].
+    Empty while a recipe is only checked: batches alone may look at them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What of the material is read off files: enough to count a stage's examples."""
+
+    tasks: Mapping[str, Task]
+    train: Mapping[str, Dataset]
+    texts: Mapping[str, Dataset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +72,22 @@ class StageKind(ABC):
     schedule, aggregator, weighting or regularizers."""
     texts: tuple[str, ...] = ()
     """The [texts.NAME] it asks for."""
+    teacher: str = ""
+    """Folder of the run or ensemble whose answers it asks for."""
+    batches_per_turn: int = 1
+    """Batches of each of its tasks that a turn of the schedule takes, all of one pass."""
 
     @abstractmethod
     def objectives(self, material: Material) -> dict[str, Objective]:
         """Return what to train on; a ValueError says in a sentence why there is nothing."""
+
+    def count(self, sources: Sources) -> int | None:  # noqa: ARG002
+        """Return the examples of a pass of a kind that pre-trains; None where it cannot say."""
+        return None
+
+    def estimate(self, task: Task, rows: int) -> int:  # noqa: ARG002
+        """Return how many of them at most come from so many unread training rows of a task."""
+        return 0
 
 
 STAGE_KINDS: Registry[StageKind] = Registry("stage-kind", "training rows -> what a stage learns")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
-    from plait.pretrain.base import Material
+    from plait.pretrain.base import Material, Sources
     from plait.types import Tokens
 
 ONE_TEXT = TaskSpec(kind="binary", text=("text",))
@@ -40,7 +40,7 @@ class Corpus:
         return self.collator(self.dataset, rows, ONE_TEXT).tokens
 
 
-def datasets(material: Material, from_tasks: bool) -> list[Dataset]:
+def datasets(material: Material | Sources, from_tasks: bool) -> list[Dataset]:
     """Return what a kind takes its texts from: the tasks' training rows, then [texts.NAME]."""
     own = [material.train[name] for name in material.tasks] if from_tasks else []
     return [*own, *material.texts.values()]
@@ -59,6 +59,12 @@ def without_doubles(
     """Return every text once, by its tokens, in the order they first appear; no empty one."""
     kept = {tokens.tobytes(): tokens for column in columns for tokens in column if len(tokens)}
     return list(kept.values())
+
+
+def every_text(material: Material | Sources, from_tasks: bool) -> list[npt.NDArray[np.int32]]:
+    """Return the tokens of every text of every column, each text once."""
+    found = datasets(material, from_tasks)
+    return without_doubles(text_tokens(column) for data in found for column in data.tokens)
 
 
 def make_corpus(

@@ -11,13 +11,15 @@ from torch import Tensor, nn
 
 from plait.model.heads import Head
 from plait.pretrain.base import STAGE_KINDS, Material, Objective, StageKind
-from plait.pretrain.corpus import datasets, make_corpus, text_tokens, without_doubles
+from plait.pretrain.corpus import every_text, make_corpus
 from plait.types import Batch, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from plait.evaluate import Task
     from plait.model.interface import Encoder
+    from plait.pretrain.base import Sources
 
 IGNORED = -100
 """The word of a place that only fills up, which cross entropy passes over."""
@@ -134,8 +136,7 @@ class MaskedLanguageModel(StageKind):
         mask_id, layout = material.tokenizer.mask_id, material.collator.layout
         if mask_id is None:
             raise ValueError("the encoder's tokenizer has no mask token")
-        found = datasets(material, self.from_tasks)
-        every = without_doubles(text_tokens(column) for data in found for column in data.tokens)
+        every = every_text(material, self.from_tasks)
         if not every:
             raise ValueError("there is no text to train on")
         limit = self.max_length or material.collator.max_length
@@ -159,3 +160,11 @@ class MaskedLanguageModel(StageKind):
             )
 
         return {"mlm": Objective(len(every), make, MaskedWords(head), head, draws=True)}
+
+    def count(self, sources: Sources) -> int:
+        """Count the texts, each once."""
+        return len(every_text(sources, self.from_tasks))
+
+    def estimate(self, task: Task, rows: int) -> int:
+        """Count every text, as if none stood there twice."""
+        return rows * len(task.spec.text) if self.from_tasks else 0

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from plait.model.heads import Head
 from plait.pretrain.base import STAGE_KINDS, Material, Objective, StageKind
-from plait.pretrain.corpus import Corpus, datasets, make_corpus, text_tokens, without_doubles
+from plait.pretrain.corpus import Corpus, every_text, make_corpus, text_tokens
 from plait.types import Batch
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from plait.data import Dataset
     from plait.evaluate import Task
+    from plait.pretrain.base import Sources
 
 
 class ProjectionHead(Head):
@@ -118,10 +119,17 @@ class SimCSE(_SimCSE):
                 "it needs dropout in the encoder, which alone makes its two views of a text "
                 "differ; set encoder.dropout to 0.1, say"
             )
-        found = datasets(material, self.from_tasks)
-        every = without_doubles(text_tokens(column) for data in found for column in data.tokens)
+        every = every_text(material, self.from_tasks)
         corpus = make_corpus(every, material, self.max_length)
         return {"simcse": self._objective(corpus, (0, 0), len(every), material)}
+
+    def count(self, sources: Sources) -> int:
+        """Count the texts, each once."""
+        return len(every_text(sources, self.from_tasks))
+
+    def estimate(self, task: Task, rows: int) -> int:
+        """Count every text, as if none stood there twice."""
+        return rows * len(task.spec.text) if self.from_tasks else 0
 
 
 @STAGE_KINDS.register("simcse-pairs")
@@ -153,6 +161,26 @@ class SimCSEPairs(_SimCSE):
 
     def objectives(self, material: Material) -> dict[str, Objective]:
         """Return one, of every pair or triplet."""
+        columns = self._find_columns(material)
+        count = len(columns[0])
+        corpus = make_corpus(
+            [text for column in columns for text in column], material, self.max_length
+        )
+        starts = tuple(i * count for i in range(len(columns)))
+        return {"simcse-pairs": self._objective(corpus, starts, count, material)}
+
+    def count(self, sources: Sources) -> int:
+        """Count the pairs or triplets."""
+        return len(self._find_columns(sources)[0])
+
+    def estimate(self, task: Task, rows: int) -> int:
+        """Count every row of a task of pairs, as if all were alike."""
+        spec = task.spec
+        takes = spec.kind == "binary" or (spec.kind == "score" and self.threshold is not None)
+        return rows if self.from_tasks and spec.is_pair and takes else 0
+
+    def _find_columns(self, material: Material | Sources) -> list[list[npt.NDArray[np.int32]]]:
+        """Return the texts of every pair or triplet, column by column."""
         found = []
         for name, task in material.tasks.items() if self.from_tasks else ():
             if (rows := self._positives(task, material.train[name])) is not None:
@@ -171,13 +199,7 @@ class SimCSEPairs(_SimCSE):
             raise ValueError(
                 f"{names}: some have pairs and some triplets; train them in stages apart"
             )
-        columns = self._columns([(data, rows) for _, data, rows in found])
-        count = len(columns[0])
-        corpus = make_corpus(
-            [text for column in columns for text in column], material, self.max_length
-        )
-        starts = tuple(i * count for i in range(len(columns)))
-        return {"simcse-pairs": self._objective(corpus, starts, count, material)}
+        return self._columns([(data, rows) for _, data, rows in found])
 
     def _positives(self, task: Task, data: Dataset) -> npt.NDArray[np.int64] | None:
         """Return the rows that are pairs of like meaning; None where a task says nothing of it."""

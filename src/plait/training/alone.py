@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from plait.config import RunConfig
 from plait.errors import RecipeError
+from plait.pretrain.meta import MetaKind
+from plait.training.amounts import Amounts
+from plait.training.build import build_kind
 from plait.training.plan import plan_run
 
 if TYPE_CHECKING:
@@ -29,22 +32,30 @@ class Alone:
     """Of the task, in the joint run."""
     updates: int
     """That the same batches make when they come alone."""
+    pretraining: int = 0
+    """Updates of stages that pre-train before, where they are counted."""
 
 
-def plan_alone(config: RunConfig, rows: Mapping[str, int]) -> dict[str, Alone]:
+def plan_alone(config: RunConfig, rows: Mapping[str, int] | Amounts) -> dict[str, Alone]:
     """Make a recipe for each task that the joint run trains, given their training rows.
 
     Settings stay as they are, early stopping among them, save for what only makes sense between
     tasks: the schedule becomes `sequential`, the aggregator `sum`, the weighting `fixed`, and
     regularizers keep this task's weight alone. Stages without the task are left out. Where a
     stage accumulates, its last update may take up to `accumulate - 1` batches more.
+
+    A stage that pre-trains does so on the task's own texts, in as many passes as the joint run
+    makes over all of them; [texts.NAME], which are no task's, are there in full.
     """
-    plan = plan_run(config, rows)
-    for name, kind in plan.pretraining.items():
-        raise RecipeError(
-            f"stage.{name} pre-trains ({kind}), which is no task's own; leave it out with "
-            "-o 'stages=[...]' to train each task alone"
-        )
+    amounts = rows if isinstance(rows, Amounts) else Amounts(rows)
+    plan = plan_run(config, amounts)
+    for name in config.stages:
+        if isinstance(build_kind(config, name), MetaKind):
+            kind = config.stage_config(name).kind["name"]
+            raise RecipeError(
+                f"stage.{name} learns from several tasks ({kind}), which no task does by itself; "
+                "leave it out with -o 'stages=[...]' to train each task alone"
+            )
     alone = {}
     for task in config.tasks:
         stages = {
@@ -52,24 +63,60 @@ def plan_alone(config: RunConfig, rows: Mapping[str, int]) -> dict[str, Alone]:
             for stage in plan.stages
             if task in stage.tasks and stage.tasks[task].batches_taken
         }
-        if stages:
-            alone[task] = _restrict(config, task, stages)
+        if not stages:
+            continue
+        last = max(config.stages.index(name) for name in stages)
+        # Behind its last fine-tuning a task has no use for what others are pre-trained for.
+        before = [name for name in config.stages[:last] if name in plan.pretraining]
+        texts = {name: _pretrain(config, name, task, amounts) for name in before}
+        own = {name: settings for name, settings in texts.items() if settings is not None}
+        alone[task] = _restrict(config, task, stages, own, amounts)
     return alone
 
 
-def _restrict(config: RunConfig, task: str, stages: Mapping[str, StagePlan]) -> Alone:
+def _pretrain(config: RunConfig, name: str, task: str, amounts: Amounts) -> dict[str, Any] | None:
+    """Return the settings of a pre-training stage for one task; None where it has no text."""
+    settings, kind = config.stage_config(name), build_kind(config, name)
+    table = dict(settings.kind)
+    if task not in (settings.tasks or config.tasks):
+        if not kind.texts:
+            return None
+        table["from_tasks"] = False
+    own = {**config.stage.get(name, {}), "kind": table, "tasks": (task,)}
+    try:
+        changed = config.model_copy(update={"stage": {**config.stage, name: own}})
+        found = amounts.examples(changed, name)
+    except RecipeError:  # a task of single texts has no pairs
+        return None
+    whole = amounts.examples(config, name)
+    if found is None or whole is None:  # a kind that does not say what it counts
+        return own
+    if found[0] < 2:
+        return None
+    if settings.max_steps is not None:
+        own["max_steps"] = max(1, round(settings.max_steps * found[0] / whole[0]))
+    return own
+
+
+def _restrict(
+    config: RunConfig,
+    task: str,
+    stages: Mapping[str, StagePlan],
+    pretraining: Mapping[str, dict[str, Any]],
+    amounts: Amounts,
+) -> Alone:
     table = config.model_dump()
     table["name"] = f"{config.name}-{task}"
     table["tasks"] = {task: table["tasks"][task]}
     table["published"] = None  # what the joint run is compared with
-    table["stages"] = tuple(stages)
+    table["stages"] = tuple(n for n in config.stages if n in stages or n in pretraining)
     between: dict[str, Any] = {
         "schedule": {"name": "sequential"},
         "aggregator": {"name": "sum"},
         "weighting": {"name": "fixed"},
     }
     table["train"] |= {**between, "tasks": None}
-    table["stage"] = {}
+    table["stage"] = dict(pretraining)
     updates = 0
     for name, stage in stages.items():
         settings = config.stage_config(name)
@@ -85,7 +132,9 @@ def _restrict(config: RunConfig, task: str, stages: Mapping[str, StagePlan]) -> 
         }
         updates += budget["max_steps"]
     taken = sum(stage.tasks[task].batches_taken for stage in stages.values())
-    return Alone(RunConfig.model_validate(table), taken, updates)
+    alone = RunConfig.model_validate(table)
+    before = plan_run(alone, amounts).updates - updates if pretraining else 0
+    return Alone(alone, taken, updates, before)
 
 
 def _budget(stage: StagePlan, task: str) -> dict[str, int]:

@@ -8,7 +8,6 @@ members that do not help on held-out data, is not built in.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import shutil
@@ -20,7 +19,13 @@ import torch
 from plait import __version__
 from plait.config import to_toml
 from plait.errors import RunError
-from plait.training.checkpoint import atomic_path, read_weights, write_text, write_weights
+from plait.training.checkpoint import (
+    atomic_path,
+    hash_file,
+    read_weights,
+    write_text,
+    write_weights,
+)
 from plait.training.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -52,7 +57,7 @@ def average_runs(runs: Sequence[str | Path], out: str | Path) -> RunFolder:
         "torch": torch.__version__,
         "encoder": first.read_json(first.info)["encoder"],
         "averaged": [
-            {"run": str(member.path.resolve()), "sha256": _hash(member.weights)}
+            {"run": str(member.path.resolve()), "sha256": hash_file(member.weights)}
             for member in members
         ],
     }
@@ -84,7 +89,7 @@ def _describe(run: RunFolder) -> dict[str, Any]:
     # What is dropped while training is no part of the model that answers.
     shape = run.read_json(run.encoder)
     facts |= {f"encoder.json: {k}": v for k, v in shape.items() if "dropout" not in k}
-    facts["tokenizer"] = _hash(run.tokenizer)
+    facts["tokenizer"] = hash_file(run.tokenizer)
     return facts
 
 
@@ -124,10 +129,3 @@ def _is_alike(ours: Tensor | None, theirs: Tensor | None) -> bool:
     if ours is None or theirs is None or ours.shape != theirs.shape:
         return False
     return ours.is_floating_point() or torch.equal(ours, theirs)
-
-
-def _hash(path: Path) -> str:
-    if not path.is_file():
-        raise RunError(f"{path} is missing")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

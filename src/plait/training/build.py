@@ -19,11 +19,13 @@ from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
 from plait.model.sources import find_encoder, hash_weights
 from plait.pretrain import STAGE_KINDS
+from plait.pretrain.meta import MetaKind
 from plait.registry import load_plugin
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
 from plait.training.listeners import LISTENERS
 from plait.training.loop import seed_everything
+from plait.training.meta import check_meta, meta_settings
 from plait.weighting import WEIGHTINGS
 
 if TYPE_CHECKING:
@@ -126,6 +128,8 @@ def _check_kind(config: RunConfig, index: int) -> None:
                 f"{where}.kind.texts names {texts!r}, but there is no "
                 f"[texts.{texts}]{suggest(texts, config.texts)}"
             )
+    if isinstance(kind, MetaKind):
+        check_meta(config, name, kind)
     if not kind.pretrains:
         return
     for key in NOT_PRETRAINING:
@@ -140,9 +144,11 @@ def _check_kind(config: RunConfig, index: int) -> None:
 
 
 def stage_settings(config: RunConfig, name: str) -> StageConfig:
-    """Return a stage's settings; one that pre-trains has [train]'s without those of tasks."""
-    settings = config.stage_config(name)
-    if not build_kind(config, name).pretrains:
+    """Return a stage's settings, without those of [train] that its kind has no use for."""
+    settings, kind = config.stage_config(name), build_kind(config, name)
+    if isinstance(kind, MetaKind):
+        return meta_settings(settings, kind)
+    if not kind.pretrains:
         return settings
     fields = type(settings).model_fields
     return settings.model_copy(update={key: fields[key].default for key in NOT_PRETRAINING})
@@ -210,6 +216,8 @@ def load_data(
 ) -> dict[str, Dataset]:
     """Read one split of every task that has files for it."""
     root = find_root(config.data, data)
+    fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
+    files = "train" if fold and split == "dev" else split
     return {
         name: load_split(
             name,
@@ -222,10 +230,11 @@ def load_data(
             bad_rows=task.bad_rows or config.data.bad_rows,
             seed=config.seed,
             labelled=labelled,
+            fold=fold,
             progress=None if progress is None else _named(progress, f"{name} {split}"),
         )
         for name, task in config.tasks.items()
-        if getattr(task, split) and (tasks is None or name in tasks)
+        if getattr(task, files) and (tasks is None or name in tasks)
     }
 
 

@@ -8,6 +8,7 @@ the old state or the new one, never a mixture.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -97,15 +98,31 @@ def load_weights(path: Path, model: MultitaskModel) -> None:
     _load_model(path, model, read_weights(path))
 
 
-def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Save a model's tensors by their names."""
-    _save(path, weights, {"format": "pt"})
+def write_weights(
+    path: Path, weights: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Save a model's tensors by their names, and words about them."""
+    _save(path, weights, {"format": "pt", **(metadata or {})})
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Read a model's tensors by their names."""
     with _open(path) as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Read the words about a file's tensors."""
+    with _open(path) as file:
+        return dict(file.metadata() or {})
+
+
+def hash_file(path: Path) -> str:
+    """Return the sha256 of a run's file."""
+    if not path.is_file():
+        raise RunError(f"{path} is missing")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def save_checkpoint(

@@ -5,9 +5,10 @@ model.safetensors       encoder and heads at the best dev score
 checkpoint.safetensors  the last state, to go on from
 encoder.json            the encoder's configuration
 tokenizer.json
-run.json                versions, hardware, encoder, data
+run.json                versions, hardware, encoder, data, teachers
 metrics.jsonl           losses and scores over time
 scores.json             dev scores of the best model, once finished
+teacher/                a teacher's answers to the training rows, where a stage distils
 tensorboard/            events, where TensorBoard is installed
 """
 
@@ -28,7 +29,7 @@ from plait.errors import RunError
 from plait.training.checkpoint import atomic_path, remove_leftovers, write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from plait.training.build import Parts
@@ -79,6 +80,11 @@ class RunFolder:
     def log(self) -> Path:
         """Losses and scores over time."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def teacher(self) -> Path:
+        """Teachers' answers, a file for each stage."""
+        return self.path / "teacher"
 
     @property
     def lock(self) -> Path:
@@ -152,7 +158,7 @@ def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) 
         reason = error.strerror or str(error)
         raise RunError(f"cannot write in {folder.path}: {reason}; choose another --out") from error
     with file:
-        _lock(file, folder)
+        take_lock(file, folder)
         if folder.recipe.exists() and not resume:  # another process was quicker
             raise _exists(folder.path, command)
         remove_leftovers(folder.path)
@@ -161,7 +167,8 @@ def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) 
         yield
 
 
-def _lock(file: IO[str], folder: RunFolder) -> None:
+def take_lock(file: IO[str], folder: RunFolder) -> None:
+    """Keep a folder to this process for as long as the file is open."""
     if os.name != "posix":  # no such lock elsewhere
         return
     import fcntl
@@ -173,7 +180,9 @@ def _lock(file: IO[str], folder: RunFolder) -> None:
             raise RunError(f"{folder.path} is being trained by another process") from error
 
 
-def write_parts(folder: RunFolder, parts: Parts, data: dict[str, Any]) -> None:
+def write_parts(
+    folder: RunFolder, parts: Parts, data: dict[str, Any], teachers: Mapping[str, Any]
+) -> None:
     """Write what predicting anywhere needs besides weights, and what the run was made with."""
     write_text(folder.encoder, json.dumps(parts.model.encoder.config, indent=1))
     with atomic_path(folder.tokenizer) as temporary:
@@ -187,6 +196,7 @@ def write_parts(folder: RunFolder, parts: Parts, data: dict[str, Any]) -> None:
         "precision": "bf16" if parts.autocast else "fp32",
         "encoder": parts.encoder,
         "data": data,
+        **({"teachers": teachers} if teachers else {}),
     }
     write_text(folder.info, json.dumps(info, indent=1))
 

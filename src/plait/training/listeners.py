@@ -38,6 +38,9 @@ class Listener:
     def scoring(self, task: str, done: int, total: int) -> None:
         """A task is being scored; `done` of `total` rows so far."""
 
+    def asking(self, task: str, done: int, total: int) -> None:
+        """A teacher answers a task's training rows; `done` of `total` so far."""
+
     def step(self, record: StepRecord) -> None:
         """One update was made. Its tensors may be on the device: reading them waits for it."""
 

@@ -114,11 +114,18 @@ class Passes:
     num_examples: int
     batch_size: int
     seed: tuple[int, ...]
+    per_turn: int = field(default=1, kw_only=True)
+    """Batches that a turn takes."""
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of a whole pass, the last one smaller."""
+        return -(-self.num_examples // self.batch_size)
 
     @property
     def size(self) -> Size:
-        """Examples, and batches of a whole pass, the last one smaller."""
-        return Size(self.num_examples, -(-self.num_examples // self.batch_size))
+        """Examples, and turns of a pass; batches that would not fill a turn are left out of it."""
+        return Size(self.num_examples, self.num_batches // self.per_turn)
 
     def order(self, passes: int) -> np.ndarray:
         """Return the order of the examples in one pass."""
@@ -203,7 +210,7 @@ def run_stage(
             feed.start_epoch()
         for start in range(state.turn, len(turns), config.accumulate):
             window = turns[start : start + config.accumulate]
-            taken = [turn for turn in map(feed.take, window) if turn]
+            taken = [batches for turn in window for batches in feed.take(turn)]
             if not taken:
                 continue
             rate = rate_factor(config, state.step, num_steps)
@@ -268,9 +275,11 @@ class _Feed:
             if cursor.batches and not self.stage.schedule.keeps_place(task):
                 cursor.passes, cursor.batches = cursor.passes + 1, 0
 
-    def take(self, turn: Turn) -> dict[str, Batch | Parcel]:
-        """Return the turn's batches, without those of stopped tasks."""
-        return {task: self._next(task) for task in turn if task not in self.state.stopped}
+    def take(self, turn: Turn) -> list[dict[str, Batch | Parcel]]:
+        """Return the turn's batches by task, as many times as it takes, without stopped tasks."""
+        live = [task for task in turn if task not in self.state.stopped]
+        times = self.stage.streams[live[0]].per_turn if live else 0
+        return [{task: self._next(task) for task in live} for _ in range(times)]
 
     def is_live(self, turn: Turn) -> bool:
         """Say whether a turn has a task that still trains."""
@@ -278,7 +287,7 @@ class _Feed:
 
     def _next(self, task: str) -> Batch | Parcel:
         stream, cursor = self.stage.streams[task], self.state.cursors[task]
-        if cursor.batches == stream.size.batches:
+        if cursor.batches == stream.size.batches * stream.per_turn:
             cursor.passes, cursor.batches = cursor.passes + 1, 0
         if self.orders.get(task, (-1,))[0] != cursor.passes:
             self.orders[task] = (cursor.passes, stream.order(cursor.passes))

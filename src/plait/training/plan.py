@@ -14,7 +14,8 @@ import numpy as np
 
 from plait.errors import RecipeError
 from plait.schedules import SCHEDULES
-from plait.training.build import build_kind, build_tasks, check_parts
+from plait.training.amounts import Amounts
+from plait.training.build import build_kind, build_tasks, check_parts, stage_settings
 from plait.training.loop import Route
 from plait.training.optimizer import rate_factor
 from plait.training.stages import plan_passes
@@ -77,12 +78,19 @@ class StagePlan:
     """What one stage does."""
 
     name: str
+    kind: str
+    """What it trains: the tasks (finetune, ...), or one stream of bare texts (mlm, simcse, ...)."""
+    pretrains: bool
+    is_exact: bool
+    """Whether its examples are counted, not estimated from rows that were not read."""
     schedule: str
     about: str
     """What the schedule says of itself."""
     settings: dict[str, Any]
     """The schedule's, those left at their defaults as well."""
     accumulate: int
+    batches_per_turn: int
+    """Of each of the turn's tasks; more than one where the stage meta-learns."""
     updates: int
     rates: dict[str, Rates]
     """Of the encoder and of the heads, whichever train."""
@@ -101,34 +109,58 @@ class RunPlan:
     updates: int
     stages: list[StagePlan]
     pretraining: dict[str, str]
-    """Stages that pre-train, with their kinds. They are not counted: how many texts there are
-    without doubles is known once they have been read."""
+    """Stages that pre-train, with their kinds. Those that are not among `stages` are not counted:
+    how many texts they have is known once those have been read."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self)
 
 
-def plan_run(config: RunConfig, rows: Mapping[str, int]) -> RunPlan:
-    """Plan a recipe for tasks of so many training rows."""
+def plan_run(config: RunConfig, rows: Mapping[str, int] | Amounts) -> RunPlan:
+    """Plan a recipe for tasks of so many training rows.
+
+    Stages that pre-train are exact where the rows themselves were read, which alone says how many
+    texts they have without doubles; from mere numbers they are estimated, as if none were double.
+    """
     check_parts(config)
     build_tasks(config)
+    amounts = rows if isinstance(rows, Amounts) else Amounts(rows)
     pretraining = {
         name: config.stage_config(name).kind["name"]
         for name in config.stages
         if build_kind(config, name).pretrains
     }
-    stages = [
-        _plan_stage(_find_route(config, i, rows))
-        for i, name in enumerate(config.stages)
-        if name not in pretraining
-    ]
+    stages = []
+    for i, name in enumerate(config.stages):
+        if name not in pretraining:
+            stages.append(_plan_stage(_find_route(config, i, amounts.rows), pretrains=False))
+        elif (found := amounts.examples(config, name)) is not None:
+            route = _find_text_route(config, i, found[0])
+            stages.append(_plan_stage(route, pretrains=True, is_exact=found[1]))
     return RunPlan(config.name, sum(stage.updates for stage in stages), stages, pretraining)
+
+
+def _find_text_route(config: RunConfig, index: int, examples: int) -> Route:
+    """Make the route of a stage that pre-trains on one stream, logged under its kind's name."""
+    name = config.stages[index]
+    settings = stage_settings(config, name)
+    if examples == 0:
+        raise RecipeError(f"stage.{name}.kind: there is no text to train on")
+    stream = settings.kind["name"]
+    return Route(
+        name=name,
+        index=index,
+        config=settings,
+        seed=config.seed,
+        schedule=SCHEDULES.build(settings.schedule, f"stage.{name}.schedule"),
+        streams={stream: plan_passes(config, index, stream, examples)},
+    )
 
 
 def _find_route(config: RunConfig, index: int, rows: Mapping[str, int]) -> Route:
     name = config.stages[index]
-    settings = config.stage_config(name)
+    settings = stage_settings(config, name)
     tasks = settings.tasks or tuple(config.tasks)
     for task in tasks:
         if task not in rows:
@@ -143,7 +175,7 @@ def _find_route(config: RunConfig, index: int, rows: Mapping[str, int]) -> Route
     )
 
 
-def _plan_stage(route: Route) -> StagePlan:
+def _plan_stage(route: Route, *, pretrains: bool, is_exact: bool = True) -> StagePlan:
     config, where = route.config, f"stage.{route.name}.schedule"
     try:
         updates = route.num_steps()
@@ -165,15 +197,19 @@ def _plan_stage(route: Route) -> StagePlan:
         counts = Counter(task for turn in turns for task in turn)
         for task, walk in walks.items():
             walk.advance(counts[task])
-        batches = {task: counts[task] for task in walks}
+        batches = {task: counts[task] * walk.passes.per_turn for task, walk in walks.items()}
         epochs.append(EpochPlan(len(epochs) + 1, len(turns), made, batches, spell(turns)))
     name = config.schedule["name"]
     return StagePlan(
         name=route.name,
+        kind=config.kind["name"],
+        pretrains=pretrains,
+        is_exact=is_exact,
         schedule=name,
         about=SCHEDULES.describe(name),
         settings=_settings(config),
         accumulate=config.accumulate,
+        batches_per_turn=next(iter(walks.values())).passes.per_turn,
         updates=updates,
         rates=_plan_rates(config, updates),
         layer_decay=config.layer_decay,
@@ -206,33 +242,36 @@ class _Walk:
     def __init__(self, passes: Passes, keeps_place: bool):
         self.passes, self.keeps_place = passes, keeps_place
         self.used = [0]
-        """Batches used up of each pass."""
+        """Turns used up of each pass."""
 
-    def advance(self, batches: int) -> None:
-        """Take so many batches in a new epoch."""
+    def advance(self, turns: int) -> None:
+        """Take so many turns in a new epoch."""
         whole = self.passes.size.batches
         if self.used[-1] and not self.keeps_place:
             self.used.append(0)
-        while batches:
+        while turns:
             if self.used[-1] == whole:
                 self.used.append(0)
-            taken = min(batches, whole - self.used[-1])
+            taken = min(turns, whole - self.used[-1])
             self.used[-1] += taken
-            batches -= taken
+            turns -= taken
 
     def plan(self) -> TaskPlan:
         passes, size = self.passes, self.passes.size
-        seen = np.full(passes.num_examples, self.used.count(size.batches))
+        length = passes.per_turn * passes.batch_size  # examples of a turn
+        seen = np.zeros(passes.num_examples, dtype=np.int64)
         for number, used in enumerate(self.used):
-            if 0 < used < size.batches:
-                seen[passes.order(number)[: used * passes.batch_size]] += 1
-        taken = sum(self.used)
+            if used * length >= passes.num_examples:  # no need to draw the order
+                seen += 1
+            elif used:
+                seen[passes.order(number)[: used * length]] += 1
+        taken = sum(self.used) * passes.per_turn
         return TaskPlan(
             examples=size.examples,
             batch_size=passes.batch_size,
-            batches=size.batches,
+            batches=passes.num_batches,
             batches_taken=taken,
-            passes=taken / size.batches,
+            passes=taken / passes.num_batches,
             seen_least=int(seen.min()),
             seen_mean=float(seen.mean()),
             seen_most=int(seen.max()),

@@ -41,12 +41,14 @@ from plait.training.folder import RunFolder, check_folder, opened, write_parts
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 from plait.training.stages import build_stage, check_stages, drop_heads
+from plait.training.teachers import Lessons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from plait.config import EarlyStopping, RunConfig
     from plait.data import Dataset
+    from plait.training.teachers import OpenTeacher
 
 Data = dict[str, dict[str, "Dataset"]]
 
@@ -68,23 +70,27 @@ def train(
     resume: bool = False,
     command: str = "plait train RECIPE --out RUN --resume",
     listeners: Sequence[Listener] = (),
+    open_teacher: OpenTeacher | None = None,
 ) -> Outcome:
     """Train a recipe into a folder, or go on with what is there.
 
-    `data` stands in for the recipe's data root; `command` is how the user would resume.
+    `data` stands in for the recipe's data root; `command` is how the user would resume;
+    `open_teacher` is how stages that distil come by their teachers.
     """
     folder = check_folder(Path(out), config, resume=resume, command=command)
     if _read_state(folder).finished:
         return Outcome(folder.path, folder.read_json(folder.scores))
     parts = build(config)
     own = [LISTENERS.build(table, f"listeners.{i}") for i, table in enumerate(config.listeners)]
-    session = _Session(parts, folder, [*listeners, *own], command)
+    lessons = Lessons(config, folder, open_teacher, data)
+    session = _Session(parts, folder, [*listeners, *own], command, lessons)
     with disk_full_told(folder.log), ExitStack() as closing:
         for listener in session.listeners:
             closing.callback(listener.close)
         # Until the data is known to be good, nothing is written that a second try would trip over.
         datasets = session.read(data)
         check_stages(parts, datasets["train"], datasets["texts"])
+        lessons.open(_read_state(folder).stage)
         with opened(folder, config, resume=resume, command=command), _own_stream(parts.device):
             return session.run(datasets, _read_state(folder))
 
@@ -107,7 +113,9 @@ class _Session:
         folder: RunFolder,
         listeners: list[Listener],
         command: str,
+        lessons: Lessons,
     ):
+        self.lessons = lessons
         self.parts, self.config, self.folder = parts, parts.config, folder
         self.log = MetricsLog()
         self.listeners, self.command = [self.log, *listeners], command
@@ -183,6 +191,7 @@ class _Session:
         }
         if self.folder.checkpoint.exists():
             before = self.folder.read_json(self.folder.info)
+            self.lessons.check(before)
             shape = self.folder.read_json(self.folder.encoder)
             for split, name in ((s, n) for s in facts for n in facts[s]):
                 if before["data"].get(split, {}).get(name) != facts[split][name]:
@@ -197,7 +206,7 @@ class _Session:
                     "bring it back as it was, or train under another --out"
                 )
         else:
-            write_parts(self.folder, self.parts, facts)
+            write_parts(self.folder, self.parts, facts, self.lessons.facts)
 
     # --- training ---
 
@@ -211,7 +220,9 @@ class _Session:
         inside = bool(saved and state.step)
         if saved and not inside:  # between stages no head is there but the tasks'
             restore()
-        stage = build_stage(parts, index, data["train"], data["texts"], restore if inside else None)
+        answers = self.lessons.learn(index, data["train"], self._hear_teacher)
+        back = restore if inside else None
+        stage = build_stage(parts, index, data["train"], data["texts"], back, answers)
         if inside:
             step = stage.step
             kept = load_checkpoint(self.folder.checkpoint, parts.model, step.optimizer)
@@ -236,6 +247,14 @@ class _Session:
             self._save(None)
         elif state.best is None:  # no dev set chose a best one
             save_weights(self.folder.weights, parts.model)
+
+    def _hear_teacher(self, task: str, done: int, total: int) -> None:
+        self.tell("asking", task, done, total)
+        if self.interrupted.is_set():  # there may be no update for long
+            raise Interrupted(
+                f"stopped while the teacher was answering, of which nothing is kept. "
+                f"Go on with: {self.command}"
+            )
 
     def _evaluation(self, stage: Stage, data: Data) -> Callable[[], dict[str, Scores]] | None:
         """Choose the rows scored while training: dev, and some of train if asked."""

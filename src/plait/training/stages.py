@@ -13,10 +13,12 @@ from plait.aggregators import AGGREGATORS
 from plait.data import Buckets, Parcel
 from plait.errors import RecipeError
 from plait.pretrain import Material
+from plait.pretrain.meta import MetaKind, Reptile
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
 from plait.training.build import build_kind, stage_settings
 from plait.training.loop import Passes, Stage, Stream, seed_everything, task_seed
+from plait.training.meta import FOMAMLStep, ReptileStep, build_outer_optimizer
 from plait.training.optimizer import add_weighting, build_optimizer, freeze
 from plait.training.step import Step, TaskParts
 from plait.weighting import WEIGHTINGS
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from plait.aggregators import Aggregator
     from plait.config import RunConfig, StageConfig
     from plait.data import Dataset
-    from plait.pretrain import Objective
+    from plait.pretrain import Objective, StageKind
     from plait.regularizers import Regularizer
     from plait.schedules import Schedule
     from plait.training.build import Parts
@@ -53,7 +55,7 @@ def check_stages(
 ) -> None:
     """Refuse what no stage can do with the data there is, before the first one trains."""
     for index in range(len(parts.config.stages)):
-        _plan_stage(parts, index, train, texts or {})
+        _plan_stage(parts, index, train, texts or {}, {})
 
 
 def build_stage(
@@ -62,39 +64,23 @@ def build_stage(
     train: Mapping[str, Dataset],
     texts: Mapping[str, Dataset] | None = None,
     restore: Callable[[], object] | None = None,
+    answers: Mapping[str, Tensor] | None = None,
 ) -> Stage:
     """Make the parts of one stage: schedule, streams of batches, optimizer, step.
 
     Heads that only this stage trains are put into the model; drop_heads takes them out.
-    `restore` reads the model's weights back once they are in, before anything copies them.
+    `restore` reads the model's weights back once they are in, before anything copies them;
+    `answers` are a teacher's to the training rows, by task.
     """
     config, name = parts.config, parts.config.stages[index]
     settings = stage_settings(config, name)
-    plan = _plan_stage(parts, index, train, texts or {})
+    plan = _plan_stage(parts, index, train, texts or {}, answers or {})
     for task, objective in plan.objectives.items():
         if objective.head is not None:
             parts.model.add_head(task, objective.head.to(parts.device))
     if restore is not None:
         restore()
-    optimizer = build_optimizer(parts.model, settings)
-    add_weighting(optimizer, plan.weighting, settings)
-    step = Step(
-        parts.model,
-        {
-            task: TaskParts(
-                objective.loss,
-                config.tasks[task].weight if task in config.tasks else 1.0,
-                plan.regularizers,
-            )
-            for task, objective in plan.objectives.items()
-        },
-        plan.aggregator,
-        optimizer,
-        weighting=plan.weighting,
-        clip=settings.clip,
-        autocast=parts.autocast,
-        graphs=config.graphs,
-    )
+    step = _build_step(parts, build_kind(config, name), settings, plan)
     stage = Stage(
         name=name,
         index=index,
@@ -109,6 +95,36 @@ def build_stage(
     return stage
 
 
+def _build_step(parts: Parts, kind: StageKind, settings: StageConfig, plan: _Plan) -> Step:
+    config = parts.config
+    optimizer: torch.optim.Optimizer
+    if isinstance(kind, Reptile):
+        optimizer = build_outer_optimizer(parts.model, kind)
+    else:
+        optimizer = build_optimizer(parts.model, settings)
+        add_weighting(optimizer, plan.weighting, settings)
+    make: Callable[..., Step] = Step
+    if isinstance(kind, MetaKind):
+        make = partial(ReptileStep if isinstance(kind, Reptile) else FOMAMLStep, kind=kind)
+    return make(
+        parts.model,
+        {
+            task: TaskParts(
+                objective.loss,
+                config.tasks[task].weight if task in config.tasks else 1.0,
+                plan.regularizers,
+            )
+            for task, objective in plan.objectives.items()
+        },
+        plan.aggregator,
+        optimizer,
+        weighting=plan.weighting,
+        clip=settings.clip,
+        autocast=parts.autocast,
+        graphs=config.graphs and not isinstance(kind, MetaKind),
+    )
+
+
 def drop_heads(parts: Parts) -> None:
     """Take out of the model the heads that a stage had for itself."""
     for key in list(parts.model.heads):
@@ -117,14 +133,18 @@ def drop_heads(parts: Parts) -> None:
 
 
 def _plan_stage(
-    parts: Parts, index: int, train: Mapping[str, Dataset], texts: Mapping[str, Dataset]
+    parts: Parts,
+    index: int,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset],
+    answers: Mapping[str, Tensor],
 ) -> _Plan:
     config, name = parts.config, parts.config.stages[index]
     settings, where = stage_settings(config, name), f"stage.{name}"
     for task in settings.tasks or config.tasks:
         if task not in train:
             raise RecipeError(f"tasks.{task}.train names no files, but {where} trains on it")
-    objectives = _find_objectives(parts, index, train, texts)
+    objectives = _find_objectives(parts, index, train, texts, answers)
     names = tuple(objectives)
     _freeze(parts, settings, objectives, where)
     schedule = SCHEDULES.build(settings.schedule, f"{where}.schedule")
@@ -158,7 +178,11 @@ def _plan_stage(
 
 
 def _find_objectives(
-    parts: Parts, index: int, train: Mapping[str, Dataset], texts: Mapping[str, Dataset]
+    parts: Parts,
+    index: int,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset],
+    answers: Mapping[str, Tensor],
 ) -> dict[str, Objective]:
     config, name = parts.config, parts.config.stages[index]
     kind = build_kind(config, name)
@@ -169,6 +193,7 @@ def _find_objectives(
         {task: parts.tasks[task] for task in config.stage_config(name).tasks or config.tasks},
         train,
         {wanted: texts[wanted] for wanted in kind.texts},
+        answers,
     )
     try:
         with torch.random.fork_rng(devices=[]):
@@ -212,7 +237,16 @@ def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> 
     stage = config.stage_config(config.stages[index])
     own = config.tasks[task].batch_size if task in config.tasks else None
     batch_size = own or stage.batch_size
-    return Passes(num_examples, batch_size, (config.seed, index, task_seed(task)))
+    per_turn = build_kind(config, config.stages[index]).batches_per_turn
+    place = (config.seed, index, task_seed(task))
+    passes = Passes(num_examples, batch_size, place, per_turn=per_turn)
+    if per_turn > 1 and passes.num_batches < per_turn:
+        raise RecipeError(
+            f"stage.{config.stages[index]}: a turn takes {per_turn} batches, but {task} has "
+            f"{passes.num_batches} of {batch_size} examples; set a smaller batch_size, or fewer "
+            "kind.inner_steps"
+        )
+    return passes
 
 
 def _stream(parts: Parts, passes: Passes, objective: Objective) -> Stream:
@@ -221,7 +255,14 @@ def _stream(parts: Parts, passes: Passes, objective: Objective) -> Stream:
         make = _deliver(parts, objective, passes.batch_size)
     else:
         make = partial(_count_tokens, objective)
-    return Stream(passes.num_examples, passes.batch_size, passes.seed, make, objective.draws)
+    return Stream(
+        passes.num_examples,
+        passes.batch_size,
+        passes.seed,
+        make,
+        objective.draws,
+        per_turn=passes.per_turn,
+    )
 
 
 def _count_tokens(objective: Objective, *rows: Any) -> Batch:

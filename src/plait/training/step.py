@@ -156,7 +156,7 @@ class Step:
         self.runner = self._choose_runner(graphs)
         self.num_updates = 0
         """Made so far in the stage; whoever goes on from a saved place sets it."""
-        self.dense = [part for part in model.encoder.modules() if isinstance(part, Dense)]
+        self.dense = [part for part in model.modules() if isinstance(part, Dense)]
         """Layers that hold copies in the precision of the run, where that is not full."""
         for part in self.dense:
             part.drop_copies()
@@ -184,7 +184,7 @@ class Step:
             for task, given in turn.items()
         ]
         self.gradients.clear()
-        sums = _Sums()
+        sums = LossSums()
         plan = self._plan(turns)
         for task, parcel in parcels:
             loss, term = self.runner.run(
@@ -194,27 +194,32 @@ class Step:
             )
             assert loss is not None
             sums.add(task, loss, term)
+        result = self._move(plan, sums)
+        if self.weighting.looks_again:
+            self.weighting.after_update(result.losses, self._look_again(parcels))
+        return result
+
+    def _move(self, plan: Plan, sums: LossSums) -> StepResult:
+        """Make an update from the gradients collected, and tell of it."""
         updater = self.runner if self.aggregator.capturable else Plain(self.device)
         grad_norm, cosines = updater.run(("update", plan), partial(self._update, plan))
         assert grad_norm is not None
         self.num_updates += 1
         for regularizer in self.regularizers:
             regularizer.after_update(self.model, self.num_updates)
-        losses = sums.mean(sums.losses)
-        if self.weighting.looks_again:
-            self.weighting.after_update(losses, self._look_again(parcels))
-        return StepResult(losses, sums.mean(sums.terms), grad_norm, plan.apart, cosines)
+        losses, terms = sums.mean(sums.losses), sums.mean(sums.terms)
+        return StepResult(losses, terms, grad_norm, plan.apart, cosines)
 
-    def _plan(self, turns: Sequence[Mapping[str, object]]) -> _Plan:
+    def _plan(self, turns: Sequence[Mapping[str, object]]) -> Plan:
         """Give each task of an update that trains the encoder a row for its gradient."""
         tasks = tuple(dict.fromkeys(task for turn in turns for task in turn))
         touching = [task for task in tasks if self.model.touches_encoder(task)]
         per_task = self.aggregator.per_task
         rows = tuple((task, i if per_task else 0) for i, task in enumerate(touching))
-        return _Plan(tasks, rows, len(turns), tuple(touching) if per_task else ())
+        return Plan(tasks, rows, len(turns), tuple(touching) if per_task else ())
 
     def _add_gradient(
-        self, task: str, plan: _Plan, parcel: Parcel, *inputs: Tensor
+        self, task: str, plan: Plan, parcel: Parcel, *inputs: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """Add a batch's gradient to the task's row and head; return its loss and terms."""
         batch = parcel.unpack(*inputs)
@@ -225,7 +230,7 @@ class Step:
         (self.weighting(task, whole) * (self.tasks[task].weight / plan.num_turns)).backward()
         return loss.detach(), None if term is None else term.detach()
 
-    def _update(self, plan: _Plan) -> tuple[Tensor, Tensor | None]:
+    def _update(self, plan: Plan) -> tuple[Tensor, Tensor | None]:
         """Make the gradients one, clip it, and move the parameters; return norm and cosines."""
         if (factor := self.weighting.scale(plan.num_turns)) is not None:
             self.gradients.multiply(factor)
@@ -308,7 +313,7 @@ class Step:
 
     def _look_again(self, parcels: Sequence[tuple[str, Parcel]]) -> dict[str, Tensor]:
         """Return the losses of the same batches, without terms, as they are by now."""
-        sums = _Sums()
+        sums = LossSums()
         for task, parcel in parcels:
             (loss,) = self.runner.run(
                 ("look", task, parcel.key), partial(self._look, task, parcel), parcel.inputs
@@ -324,7 +329,7 @@ class Step:
         with self._precision():
             return (self.tasks[task].loss(self.model(task, batch.tokens), batch.labels),)
 
-    def _aggregate(self, plan: _Plan) -> Tensor | None:
+    def _aggregate(self, plan: Plan) -> Tensor | None:
         """Make the tasks' gradients on the shared parameters one; say how they agreed."""
         rows = self.gradients.rows[: plan.num_rows]
         if self.reduce is not None:  # across processes, each task's before they meet
@@ -355,7 +360,7 @@ Parcels = list[tuple[str, Parcel]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """Where the gradients of one update go."""
 
     tasks: tuple[str, ...]
@@ -366,15 +371,17 @@ class _Plan:
     """Tasks whose gradients the aggregator wants to see, by row."""
 
     def row(self, task: str) -> int | None:
+        """Return a task's row, if it has one."""
         return dict(self.rows).get(task)
 
     @property
     def num_rows(self) -> int:
+        """How many rows there are."""
         return len({row for _, row in self.rows})
 
 
 @dataclass(slots=True)
-class _Sums:
+class LossSums:
     """Losses of the turns of one update, added up per task."""
 
     losses: dict[str, Tensor] = field(default_factory=dict)
@@ -382,12 +389,14 @@ class _Sums:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, task: str, loss: Tensor, term: Tensor | None) -> None:
+        """Add what one batch came to."""
         self.counts[task] = self.counts.get(task, 0) + 1
         self.losses[task] = self.losses[task] + loss if task in self.losses else loss
         if term is not None:
             self.terms[task] = self.terms[task] + term if task in self.terms else term
 
     def mean(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Divide sums of the tasks by how many batches each had."""
         return {task: total / self.counts[task] for task, total in sums.items()}
 
 

@@ -1,0 +1,70 @@
+"""`plait train` of a recipe that lists members: a run for each, and their ensemble."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from plait.cli.display import Display
+    from plait.config import EnsembleConfig
+
+
+def train_members(
+    config: EnsembleConfig, out: Path, data: str | None, *, resume: bool, command: str
+) -> None:
+    """Train every member into OUT/members, make OUT their ensemble and print what it came to."""
+    from plait.cli.display import Display
+    from plait.cli.train import next_commands
+    from plait.errors import Interrupted
+
+    names = list(config.members)
+
+    def listen(name: str) -> list[Display]:
+        display = Display()
+        display.note(f"member {names.index(name) + 1} of {len(names)}: {name}")
+        display.begin("loading")
+        return [display]
+
+    try:
+        from plait.runs import train_ensemble
+
+        with Display() as display:
+            outcome = train_ensemble(
+                config,
+                out,
+                data=data,
+                resume=resume,
+                command=command,
+                listen=listen,
+                progress=display.scoring,
+            )
+    except KeyboardInterrupt:
+        begun = (out / "members").exists()
+        told = f"go on with: {command}" if begun else "nothing was written"
+        raise Interrupted(f"stopped; {told}") from None
+    _show(config, outcome.result)
+    member = next(iter(config.members.values()))
+    typer.echo(f"\nThe ensemble is in {out}. Try next:\n{next_commands(out, data, member)}")
+
+
+def _show(config: EnsembleConfig, result: Mapping[str, Any]) -> None:
+    """Print the dev figures of the members and of all together."""
+    from plait.cli.display import figure, make_console, print_table
+
+    console = make_console()
+    console.print()
+    if "dev" not in result:
+        console.print(f"{len(config.members)} members; there is no dev set to score.")
+        return
+    lines = {**result["members"], f"ensemble ({config.how})": result["dev"]}
+    tasks = list(result["dev"]["primary"])
+    rows = [["", *tasks, "overall"]]
+    for name, scores in lines.items():
+        figures = [scores["primary"].get(task) for task in tasks]
+        rows.append([name, *map(figure, [*figures, scores["summary"]["overall"]])])
+    print_table(console, rows)

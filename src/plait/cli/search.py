@@ -1,0 +1,178 @@
+"""`plait search`: a recipe's settings are tried out, and the best become a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plait.search import Search, Trial
+
+MOST_SHOWN = 10
+"""Trials in the table; trials.csv has all."""
+
+
+def search(
+    recipe: RecipeArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="OUT", help="Folder of the search; runs/NAME-search-TIME unless set."
+        ),
+    ] = None,
+    space: Annotated[
+        Path | None,
+        typer.Option(
+            "--space", metavar="FILE", help="TOML file with [search.space], over the recipe's own."
+        ),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", metavar="N", min=1, help="Trials in all.")
+    ] = 20,
+    jobs: Annotated[
+        int, typer.Option("--jobs", metavar="N", min=1, help="Trials at a time, each a process.")
+    ] = 1,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            "--holdout",
+            metavar="SHARE",
+            help="Score on this share of the training rows, left out of training; not on dev.",
+        ),
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            "--folds",
+            metavar="K",
+            help="Score on each of K parts of the training rows in turn, K runs a trial.",
+        ),
+    ] = None,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune/--no-prune", help="Give up trials that are behind the others."),
+    ] = True,
+    data: DataOption = None,
+    override: OverrideOption = None,
+    profile: ProfileOption = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed, over the recipe's.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the search in --out, same recipe.")
+    ] = False,
+) -> None:
+    """Try settings out of a space and write the best as a recipe.
+
+    Each trial is a run in OUT/trials, scored by the figure that the recipe's `select` names: on
+    dev or, so that dev is scored once and by the chosen settings alone, on training rows held
+    out (--holdout, --folds). OUT/trials.csv has every trial, OUT/best.toml trains the best.
+    Settings are proposed by a tree-structured Parzen estimator that learns from earlier trials.
+    Needs Optuna: pip install 'plait[search]'.
+    """
+    from datetime import datetime
+
+    from plait.config import read_recipe
+    from plait.errors import RunError
+
+    overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
+    config = read_recipe(recipe, overrides, None, profile)
+    if out is None:
+        if resume:
+            raise RunError("--resume needs --out OUT, the folder to go on in")
+        stem = config.name.replace("/", "-")
+        out = Path("runs") / f"{stem}-search-{datetime.now():%Y%m%d-%H%M%S}"
+
+    from plait.search import Search, find_runs, run_search
+
+    num_folds, num_runs = find_runs(folds, holdout)
+    wanted = Search(
+        recipe=recipe,
+        out=out,
+        overrides=tuple(overrides),
+        profile=profile,
+        data=data,
+        space=space,
+        folds=num_folds,
+        num_runs=num_runs,
+        num_trials=trials,
+        num_jobs=jobs,
+        prune=prune,
+    )
+    command = _resume_command(wanted)
+    found = run_search(wanted, resume=resume, command=command, hear=_Teller())
+    _show(found, config.select)
+    best = found[0]
+    if best.state != "done":
+        raise RunError(f"no trial of {out} came to a score; the first: {best.note or best.state}")
+    typer.echo(f"\nThe trials are in {out / 'trials.csv'}. Train the best settings with:")
+    typer.echo(f"  plait train {out / 'best.toml'}")
+
+
+class _Teller:
+    """Says on standard error what becomes of each trial."""
+
+    def __init__(self) -> None:
+        self.best = float("-inf")
+
+    def __call__(self, trial: Trial) -> None:
+        from plait.search.space import show
+
+        settings = ", ".join(f"{key} = {show(v)}" for key, v in trial.settings.items())
+        said = f"trial {trial.number}: "
+        if trial.state == "running":
+            said += settings
+        elif trial.state == "failed":
+            said += f"failed: {trial.note}"
+        else:
+            said += f"{trial.state}, {_figure(trial)}"
+            said += f" ({trial.note})" if trial.note else ""
+            if trial.state == "done" and trial.figure is not None and trial.figure > self.best:
+                self.best = trial.figure
+                said += ", best so far"
+        typer.echo(said, err=True)
+
+
+def _figure(trial: Trial) -> str:
+    return "none" if trial.figure is None else f"{trial.figure:.4f}"
+
+
+def _resume_command(wanted: Search) -> str:
+    import shlex
+
+    words = ["plait", "search", wanted.recipe, "--out", str(wanted.out)]
+    words += ["--space", str(wanted.space)] if wanted.space else []
+    words += ["--trials", str(wanted.num_trials)]
+    words += ["--jobs", str(wanted.num_jobs)] if wanted.num_jobs > 1 else []
+    if wanted.num_runs > 1:
+        words += ["--folds", str(wanted.folds)]
+    elif wanted.folds:
+        words += ["--holdout", f"{1 / wanted.folds:.6g}"]
+    words += [] if wanted.prune else ["--no-prune"]
+    words += ["--data", wanted.data] if wanted.data else []
+    words += ["--profile", wanted.profile] if wanted.profile else []
+    for override in wanted.overrides:
+        words += ["-o", override]
+    return shlex.join([*words, "--resume"])
+
+
+def _show(trials: Sequence[Trial], select: str) -> None:
+    from plait.cli.display import make_console, print_table, shorten
+    from plait.search.space import show
+
+    keys = list(trials[0].settings)
+    rows = [["trial", "state", select, *keys]]
+    for trial in trials[:MOST_SHOWN]:
+        values = (trial.settings[key] for key in keys)
+        shown = (f"{v:.4g}" if isinstance(v, float) else shorten(show(v), 40) for v in values)
+        rows.append([str(trial.number), trial.state, _figure(trial), *shown])
+    console = make_console()
+    print_table(console, rows, num_words=2)
+    if len(trials) > MOST_SHOWN:
+        console.print(f"and {len(trials) - MOST_SHOWN} more")

@@ -1,0 +1,107 @@
+"""A recipe that lists members becomes the members' own recipes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from plait.config.checking import validate
+from plait.config.reading import read_chain, resolve
+from plait.config.sections import PublishedConfig, RecipeName, RunConfig, Section
+from plait.config.tables import merge, override
+from plait.errors import RecipeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+
+class MembersConfig(Section):
+    """The members of an ensemble. What the recipe sets besides is laid over each of them."""
+
+    members: tuple[str, ...] = Field(min_length=1)
+    """Recipes: packaged ones, or files beside this one."""
+    how: Literal["mode", "mean"] = "mode"
+    """How their answers become one: by vote and median, or by mean."""
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """Train every member once under each of these; once, under its own, unless set."""
+
+
+class EnsembleSections(Section):
+    """What a recipe that lists members has for itself."""
+
+    name: RecipeName
+    """What the ensemble is called."""
+    about: str = ""
+    """A sentence for `plait list recipes`."""
+    ensemble: MembersConfig
+    """Who its members are."""
+    published: PublishedConfig | None = None
+    """The published row that it rebuilds; none unless set."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleConfig:
+    """Several runs that answer as one."""
+
+    name: str
+    about: str
+    members: dict[str, RunConfig]
+    """By the names of their folders."""
+    how: Literal["mode", "mean"]
+    published: PublishedConfig | None
+
+
+def lists_members(recipe: str | Path) -> bool:
+    """Say whether a recipe is an ensemble's."""
+    return "ensemble" in read_chain(str(recipe))
+
+
+def read_ensemble(
+    recipe: str | Path,
+    overrides: Iterable[str] = (),
+    extra: Mapping[str, Any] | None = None,
+    profile: str | None = None,
+) -> EnsembleConfig:
+    """Read a recipe that lists members, and the members.
+
+    What it sets besides its own keys is laid over every member, and so are the profile, `extra`
+    and the overrides, but for those of its own keys (`ensemble.how=mean`).
+    """
+    table = read_chain(str(recipe))
+    if "ensemble" not in table:
+        raise RecipeError(f"{recipe} lists no members: it has no [ensemble]")
+    own = {key: table.pop(key) for key in EnsembleSections.model_fields if key in table}
+    for_members = []
+    for setting in overrides:
+        if setting.partition("=")[0].split(".")[0].strip() in EnsembleSections.model_fields:
+            override(own, setting)
+        else:
+            for_members.append(setting)
+    checked = validate(EnsembleSections, own, str(recipe))
+    settings = checked.ensemble
+    if settings.seeds and any(s.partition("=")[0].strip() == "seed" for s in for_members):
+        raise RecipeError(
+            f"{recipe} trains its members under seeds = {list(settings.seeds)}; change them with "
+            "-o 'ensemble.seeds=[...]' instead of a seed"
+        )
+    members: dict[str, RunConfig] = {}
+    for member in settings.members:
+        chain = read_chain(member)
+        if "ensemble" in chain:
+            raise RecipeError(f"{recipe}: {member} is an ensemble itself; list its members instead")
+        for seed in settings.seeds or (None,):
+            seeded = [] if seed is None else [f"seed={seed}"]
+            config = resolve(
+                merge(chain, table), [*for_members, *seeded], extra, profile, f"{recipe}: {member}"
+            )
+            key = config.name.replace("/", "-") + ("" if seed is None else f"-seed-{seed}")
+            if key in members:
+                raise RecipeError(
+                    f"{recipe}: two members are called {key!r}; list a recipe once, and give "
+                    "ensemble.seeds to train it more often"
+                )
+            members[key] = config
+    return EnsembleConfig(checked.name, checked.about, members, settings.how, checked.published)

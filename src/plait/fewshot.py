@@ -1,0 +1,354 @@
+"""A task that a run never saw becomes figures: how well its encoder learns it from few examples.
+
+Each trial draws some training rows, puts a fresh head on a copy of an encoder, fine-tunes both
+for a fixed time and scores dev, which nothing is trained on or chosen by. The encoder that the
+run began with goes through the same trials: the same rows, the same start of the head.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from plait.config.reading import read_chain, resolve
+from plait.config.tables import merge
+from plait.data import Tokenizer
+from plait.errors import UsageError
+from plait.evaluate import Scorer, score_baseline
+from plait.model.encoder import load_encoder
+from plait.model.sources import find_encoder
+from plait.predict import Predictor
+from plait.training.build import (
+    Parts,
+    build_collator,
+    build_model,
+    build_tasks,
+    check_parts,
+    choose_device,
+    choose_precision,
+    load_data,
+)
+from plait.training.loop import TrainState, run_stage, seed_everything, task_seed
+from plait.training.stages import build_stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from plait.config import EncoderConfig, RunConfig
+    from plait.data import Dataset
+    from plait.evaluate import Task
+    from plait.model.encoder import Encoder
+    from plait.types import TaskSpec
+
+    Progress = Callable[[str, int, int], None]
+    """Called with what is under way, how much of it is done and how much there is."""
+
+SETTINGS: dict[str, Any] = {
+    "name": "few-shot",
+    "train": {
+        "epochs": 20,
+        "batch_size": 8,
+        "lr": 5e-5,
+        "head_lr": 1e-3,
+        "warmup": 0.1,
+        "decay": "linear",
+        "schedule": {"name": "sequential"},
+    },
+}
+"""How a trial fine-tunes, where neither the task's file nor an override says otherwise."""
+
+RAW = "raw"
+"""What the encoder is called that the run began with."""
+
+_KEYS = {"name", "about", "seed", "plugins", "precision", "data", "tasks", "train"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one encoder came to with so many examples, draw by draw."""
+
+    shots: int
+    draws: tuple[float, ...]
+    """The task's figure on dev; nan where there is none, as of a correlation with a constant."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over draws, a nan counting as 0."""
+        return float(np.mean(np.nan_to_num(self.draws)))
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over draws (n - 1); nan for one draw."""
+        many = len(self.draws) > 1
+        return float(np.std(np.nan_to_num(self.draws), ddof=1)) if many else math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        draws = [_finite(value) for value in self.draws]
+        return {
+            "shots": self.shots,
+            "mean": self.mean,
+            "spread": _finite(self.spread),
+            "draws": draws,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FewShot:
+    """How well encoders learn one task from few examples."""
+
+    task: str
+    metric: str
+    baseline: float
+    """The figure of the majority class, or the mean score, of all training rows."""
+    num_train: int
+    num_dev: int
+    seed: int
+    settings: dict[str, Any]
+    """Of the fine-tuning."""
+    encoders: dict[str, list[Figures]]
+    """By 'raw' or the run's folder, a Figures for each number of shots."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "task": self.task,
+            "metric": self.metric,
+            "baseline": _finite(self.baseline),
+            "train_rows": self.num_train,
+            "dev_rows": self.num_dev,
+            "seed": self.seed,
+            "settings": self.settings,
+            "encoders": {name: [f.to_json() for f in fs] for name, fs in self.encoders.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Contender:
+    """An encoder with what it reads texts by."""
+
+    name: str
+    encoder: Encoder
+    config: EncoderConfig
+    tokenizer: Tokenizer
+
+
+def measure_few_shot(
+    run: Path | str,
+    task_file: Path | str,
+    shots: Sequence[int] = (16, 32, 64),
+    *,
+    draws: int = 5,
+    against: Sequence[Path | str] = (),
+    data: str | None = None,
+    overrides: Sequence[str] = (),
+    device: str = "auto",
+    note: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+) -> FewShot:
+    """Measure how well a run's encoder, the one it began with and others learn a new task.
+
+    `task_file` is a recipe with one task and, if wanted, [train] settings over SETTINGS;
+    `overrides` come last. The rows of a draw follow from the seed and the draw alone: those of
+    fewer shots are among those of more, and every encoder gets the same.
+    """
+    config = read_task(task_file, overrides)
+    (name,) = config.tasks
+    place = choose_device(device)
+    contenders = list(_find_contenders(run, against, config, note))
+    split = _load(contenders[0], config, data, progress)
+    tasks = build_tasks(config)
+    _check_shots(shots, draws, tasks[name].spec, name, len(split["train"]))
+    baseline = score_baseline(tasks, {name: split["train"]}, {name: split["dev"]})
+    found: dict[str, list[Figures]] = {}
+    total = len(contenders) * len(shots) * draws
+    count = 0
+    for contender in contenders:
+        split = _load(contender, config, data, progress)
+        labels = split["train"].labels
+        assert labels is not None
+        figures: dict[int, list[float]] = {number: [] for number in shots}
+        for draw in range(draws):
+            generator = np.random.default_rng([config.seed, task_seed(name), draw])
+            order = draw_rows(tasks[name].spec, labels.numpy(), max(shots), generator)
+            for number in shots:
+                count += 1
+                trial = _Trial(contender, config, tasks, place, f"({count}/{total})", progress)
+                chosen = split["train"].select(order[:number].tolist())
+                figures[number].append(trial.run(draw, chosen, split["dev"]))
+        found[contender.name] = [Figures(number, tuple(figures[number])) for number in shots]
+    return FewShot(
+        task=name,
+        metric=tasks[name].metric,
+        baseline=baseline.primary[name],
+        num_train=len(split["train"]),
+        num_dev=len(split["dev"]),
+        seed=config.seed,
+        settings=config.train.model_dump(mode="json"),
+        encoders=found,
+    )
+
+
+def read_task(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a file with one task into a recipe that fine-tunes it."""
+    if not str(path).endswith(".toml"):
+        raise UsageError(f"the task {str(path)!r} is no .toml file with a [tasks.NAME] in it")
+    config = resolve(merge(SETTINGS, read_chain(str(path))), overrides, None, None, str(path))
+    if more := sorted(config.model_fields_set - _KEYS):
+        raise UsageError(
+            f"{path}: {more[0]} has no meaning for a few-shot task, whose encoder and stages are "
+            "given; leave it out"
+        )
+    if len(config.tasks) != 1:
+        raise UsageError(f"{path} has {len(config.tasks)} tasks; a few-shot task is one")
+    (name,) = config.tasks
+    for split in ("train", "dev"):
+        if not getattr(config.tasks[name], split):
+            raise UsageError(f"{path}: tasks.{name} names no {split} files")
+    if config.train.kind["name"] != "finetune" or config.train.early_stopping is not None:
+        raise UsageError(
+            f"{path}: a few-shot task is fine-tuned for a fixed time; leave out train.kind and "
+            "train.early_stopping"
+        )
+    check_parts(config)
+    return config
+
+
+def draw_rows(
+    spec: TaskSpec, labels: NDArray[Any], count: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw rows without replacement: of classes one each in turn, while they last.
+
+    The first so many of them are what a smaller count would have drawn.
+    """
+    if spec.kind == "score":
+        return generator.permutation(len(labels))[:count]
+    queues = [
+        generator.permutation(np.flatnonzero(labels == number))
+        for number in range(len(spec.labels))
+    ]
+    drawn: list[int] = []
+    for turn in range(max(map(len, queues))):
+        for number in generator.permutation(len(queues)):
+            drawn += queues[number][turn : turn + 1].tolist()
+        if len(drawn) >= count:
+            break
+    return np.array(drawn[:count], dtype=np.int64)
+
+
+def _check_shots(
+    shots: Sequence[int], draws: int, spec: TaskSpec, name: str, num_rows: int
+) -> None:
+    if not shots or min(shots) < 1 or len(set(shots)) < len(shots):
+        raise UsageError("the numbers of shots are different whole numbers above 0")
+    if draws < 1:
+        raise UsageError(f"{draws} draws give no figure; take 1 or more")
+    if max(shots) > num_rows:
+        raise UsageError(f"{max(shots)} shots are more than the {num_rows} training rows of {name}")
+    if min(shots) < len(spec.labels):
+        raise UsageError(
+            f"{min(shots)} shots are fewer than the {len(spec.labels)} classes of {name}"
+        )
+
+
+def _find_contenders(
+    run: Path | str,
+    against: Sequence[Path | str],
+    config: RunConfig,
+    note: Callable[[str], None] | None,
+) -> Iterator[_Contender]:
+    """Yield the encoder the run began with, then the run's, then the others'."""
+    first = Predictor.load(run, device="cpu")
+    source = first.config.encoder
+    files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
+    raw = load_encoder(files, architecture=source.architecture, dropout=source.dropout)
+    yield _Contender(RAW, raw, source, Tokenizer.from_file(files.tokenizer))
+    (task,) = config.tasks.values()
+    paths = {file.path for file in (*task.train, *task.dev)}
+    for folder in (run, *against):
+        predictor = first if folder is run else Predictor.load(folder, device="cpu")
+        known = predictor.config.tasks.values()
+        shared = paths & {file.path for t in known for file in (*t.train, *t.dev)}
+        if shared and note is not None:
+            note(f"the recipe of {folder} names {min(shared)} too: the task may not be new to it")
+        encoder = predictor.model.encoder
+        if predictor.config.encoder.dropout is not None:
+            encoder.set_dropout(predictor.config.encoder.dropout)
+        yield _Contender(str(folder), encoder, predictor.config.encoder, predictor.tokenizer)
+
+
+def _load(
+    contender: _Contender, config: RunConfig, data: str | None, progress: Progress | None
+) -> dict[str, Dataset]:
+    """Read the task's train and dev rows with an encoder's own tokenizer."""
+    (name,) = config.tasks
+    config = config.model_copy(update={"encoder": contender.config})
+    given = (config, contender.tokenizer)
+    return {
+        "train": load_data(*given, "train", data=data, progress=progress)[name],
+        "dev": load_data(*given, "dev", data=data, progress=progress)[name],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One fine-tuning of a copy of an encoder, and its score."""
+
+    contender: _Contender
+    config: RunConfig
+    tasks: dict[str, Task]
+    device: torch.device
+    place: str
+    """Which of all trials it is, in words."""
+    progress: Progress | None
+
+    def run(self, draw: int, train: Dataset, dev: Dataset) -> float:
+        """Fine-tune on some rows and return the task's figure on dev."""
+        (name,) = self.tasks
+        mixed = np.random.SeedSequence((self.config.seed, task_seed(name), draw))
+        config = self.config.model_copy(
+            update={
+                "encoder": self.contender.config,
+                "seed": int(mixed.generate_state(1)[0]),
+            }
+        )
+        seed_everything(config.seed)  # the head starts from the draw
+        model = build_model(config, deepcopy(self.contender.encoder), self.tasks).to(self.device)
+        parts = Parts(
+            config,
+            self.tasks,
+            model,
+            self.contender.tokenizer,
+            build_collator(config, self.contender.tokenizer),
+            self.device,
+            choose_precision(config.precision, self.device),
+            {},
+        )
+        stage = build_stage(parts, 0, {name: train})
+        model.train()
+        for record in run_stage(stage, TrainState()):
+            self._tell(f"{len(train)} examples", record.step, record.num_steps)
+        scorer = Scorer(
+            model,
+            self.tasks,
+            parts.collator,
+            autocast=parts.autocast,
+            progress=lambda _, done, total: self._tell("scoring", done, total),
+        )
+        return scorer.score({name: dev}).primary[name]
+
+    def _tell(self, what: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(f"{self.contender.name}, {what} {self.place}", done, total)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,120 @@
+"""Distillation: the tasks, learnt from a teacher's answers beside the labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from plait.data import Rows
+from plait.losses import Loss
+from plait.pretrain.base import STAGE_KINDS, Material, Objective, StageKind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from plait.data import Dataset
+
+FLOOR = torch.finfo(torch.float32).eps
+"""A teacher's probability below this counts as this: its logarithm stays finite, and a yes that
+fp32 rounds to 1 leaves a no of 0 that was none."""
+
+
+@STAGE_KINDS.register("distill")
+class Distill(StageKind):
+    """Train the tasks on a teacher's answers beside their labels (Hinton et al. 2015).
+
+    `teacher` is the folder of a run or of an ensemble that has the stage's tasks, with the same
+    kinds, labels and ranges; all else may differ. It answers the stage's training rows once,
+    before the first update. The loss of classes and of yes or no is (1 - `weight`) times the
+    task's own, plus `weight` * T^2 * KL(teacher_T || student_T), both distributions softened by
+    T = `temperature`; T^2 keeps the gradient's size whatever T is
+    (https://arxiv.org/abs/1503.02531, section 2). What is softened are the teacher's
+    probabilities, which for one run is the same as its logits; an ensemble's are those it
+    answers with. A score has nothing to soften: `weight` of its own loss is taken with the
+    teacher's score as the label.
+    """
+
+    pretrains = False
+
+    def __init__(self, *, teacher: str, temperature: float = 2.0, weight: float = 0.5):
+        if not teacher:
+            raise ValueError("teacher must name the folder of a run or of an ensemble")
+        if temperature <= 0:
+            raise ValueError(f"temperature must be above 0, not {temperature}")
+        if not 0 <= weight <= 1:
+            raise ValueError(f"weight is a share from 0 to 1, not {weight}")
+        self.teacher, self.temperature, self.weight = teacher, temperature, weight
+
+    def objectives(self, material: Material) -> dict[str, Objective]:
+        """Return one per task."""
+        made = {}
+        for name, task in material.tasks.items():
+            taught = _add_answers(material.train[name], material.answers.get(name))
+            rows = Rows(taught, task.spec, material.collator)
+            loss = Distilled(task.loss, self.temperature, self.weight)
+            made[name] = Objective(len(rows), rows, loss, rows=rows)
+        return made
+
+
+def _add_answers(data: Dataset, answers: Tensor | None) -> Dataset:
+    """Put the teacher's answers beside the labels: [examples, 1 + answers].
+
+    While a recipe is only being checked there are none yet.
+    """
+    if answers is None:
+        return data
+    assert data.labels is not None
+    beside = answers.reshape(len(data), -1)
+    return replace(data, labels=torch.cat([data.labels.unsqueeze(1).to(beside), beside], dim=1))
+
+
+class Distilled(Loss):
+    """A task's loss and the distance to its teacher.
+
+    Labels are [examples, 1 + answers]: the label, then the teacher's probabilities or score.
+    What outputs mean is as under the task's own loss.
+    """
+
+    kinds = ("classes", "binary", "score")
+
+    def __init__(self, own: Loss, temperature: float, weight: float):
+        super().__init__(own.spec)
+        self.own, self.temperature, self.weight = own, temperature, weight
+
+    @property
+    def num_outputs(self) -> int:
+        """As many as under the task's own loss."""
+        return self.own.num_outputs
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the two, weighted."""
+        hard = self.own(outputs, labels[:, 0])
+        answers = labels[:, 1:]
+        if self.spec.kind == "score":
+            soft = self.own(outputs, answers[:, 0])
+        else:
+            soft = self._distance(outputs, answers)
+        return (1 - self.weight) * hard + self.weight * soft
+
+    def _distance(self, outputs: Tensor, answers: Tensor) -> Tensor:
+        """Return T^2 KL(teacher_T || student_T), the mean over the examples."""
+        # Logits and the logarithms of their softmax differ by a constant, which the next
+        # softmax takes out again.
+        student = (self.own.log_probabilities(outputs) / self.temperature).log_softmax(dim=-1)
+        teacher = (answers.clamp(min=FLOOR).log() / self.temperature).log_softmax(dim=-1)
+        divergence = (teacher.exp() * (teacher - student)).sum(dim=-1).mean()
+        return self.temperature**2 * divergence
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """Read the outputs as the task's own loss does."""
+        return self.own.decode(outputs)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Read the outputs as the task's own loss does."""
+        return self.own.log_probabilities(outputs)
+
+    def value(self, outputs: Tensor) -> Tensor:
+        """Read the outputs as the task's own loss does."""
+        return self.own.value(outputs)

@@ -1,0 +1,178 @@
+"""A recipe becomes a run, or an ensemble of runs: training, by all that runs can do together.
+
+members/                an ensemble's runs, a folder each
+ensemble.toml           which they are, how their answers become one
+scores.json             dev scores of their common answers
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plait.ensemble import compare_tasks, load, outline, read_outlines, write_ensemble
+from plait.errors import RecipeError, RunError
+from plait.training import run
+from plait.training.build import build_tasks, check_parts
+from plait.training.checkpoint import hash_file, write_text
+from plait.training.folder import RunFolder
+from plait.training.run import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from plait.config import EnsembleConfig, RunConfig
+    from plait.evaluate import Floats
+    from plait.training.listeners import Listener
+    from plait.training.teachers import Members, Progress
+    from plait.types import TaskSpec
+
+MEMBERS = "members"
+
+
+def train(
+    config: RunConfig,
+    out: Path | str,
+    *,
+    data: str | None = None,
+    resume: bool = False,
+    command: str = "plait train RECIPE --out RUN --resume",
+    listeners: Sequence[Listener] = (),
+) -> Outcome:
+    """Train a recipe into a folder, or go on with what is there.
+
+    `data` stands in for the recipe's data root; `command` is how the user would resume.
+    """
+    return run.train(
+        config,
+        out,
+        data=data,
+        resume=resume,
+        command=command,
+        listeners=listeners,
+        open_teacher=open_teacher,
+    )
+
+
+# --- teachers ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Teacher:
+    """A run or an ensemble that another learns from."""
+
+    folder: Path
+    members: Members
+
+    def answer(
+        self, config: RunConfig, tasks: Sequence[str], data: str | None, progress: Progress
+    ) -> dict[str, Floats]:
+        """Answer the training rows of a recipe's tasks, drawn and augmented as its own are."""
+        model = load(self.folder, device=config.device, precision=config.precision)
+        datasets = model.read(config, "train", data=data, tasks=tasks)
+        watched = model.watched(progress)
+        return {task: watched.answer(task, datasets[task]) for task in tasks}
+
+
+def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec]) -> _Teacher:
+    """Find a run or an ensemble that has these tasks, without loading its models."""
+    runs, known = read_outlines(folder)
+    wanted = {name: outline(spec) for name, spec in tasks.items()}
+    for name, meaning in wanted.items():
+        if name not in known:
+            raise RunError(f"{folder} has no task {name!r} to teach")
+        for key, value in meaning.items():
+            if known[name].get(key) != value:
+                raise RunError(
+                    f"task {name!r} has {key} {known[name].get(key)!r} in {folder}, but {value!r} "
+                    "here; a teacher's tasks mean the same"
+                )
+    members = [
+        {"run": str(run.resolve()), "sha256": hash_file(RunFolder(run).weights)} for run in runs
+    ]
+    return _Teacher(folder, members)
+
+
+# --- ensembles ---------------------------------------------------------------------------
+
+
+def train_ensemble(
+    config: EnsembleConfig,
+    out: Path | str,
+    *,
+    data: str | None = None,
+    resume: bool = False,
+    command: str = "plait train RECIPE --out RUN --resume",
+    listen: Callable[[str], Sequence[Listener]] = lambda _: (),
+    progress: Progress | None = None,
+) -> Outcome:
+    """Train every member into OUT/members, make OUT their ensemble and score it on dev.
+
+    Members that are finished are passed over when it is resumed. `listen` is called with a
+    member's name before it is trained; `progress` hears how far scoring is.
+    """
+    folder = Path(out)
+    _check_members(config)
+    _check_place(folder, resume=resume, command=command)
+    places = {name: folder / MEMBERS / name for name in config.members}
+    results = {
+        name: train(
+            config.members[name],
+            place,
+            data=data,
+            resume=resume and place.exists(),
+            command=command,
+            listeners=listen(name),
+        ).result
+        for name, place in places.items()
+    }
+    write_ensemble(list(places.values()), folder, config.how)
+    result: dict[str, Any] = {
+        "recipe": config.name,
+        "how": config.how,
+        "members": {name: _brief(values) for name, values in results.items()},
+        "seconds": round(sum(values["seconds"] for values in results.values()), 1),
+    }
+    first = next(iter(config.members.values()))
+    if any(task.dev for task in first.tasks.values()):
+        model = load(folder, device=first.device, precision=first.precision)
+        watched = model if progress is None else model.watched(progress)
+        result["dev"] = watched.evaluate("dev", data=data).to_json()
+        result["baseline"] = next(iter(results.values()))["baseline"]
+    write_text(folder / "scores.json", json.dumps(result, indent=1))
+    return Outcome(folder, result)
+
+
+def _brief(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of a member's scores what a table shows."""
+    dev = result.get("dev", {})
+    return {key: dev[key] for key in ("primary", "summary") if key in dev}
+
+
+def _check_members(config: EnsembleConfig) -> None:
+    """Refuse members that could not answer as one, before the first one is trained."""
+    shared: dict[str, Any] = {}
+    for name, member in config.members.items():
+        check_parts(member)
+        build_tasks(member)
+        tasks = {task: outline(spec) for task, spec in member.tasks.items()}
+        shared = shared or tasks
+        try:
+            compare_tasks(name, tasks, next(iter(config.members)), shared)
+        except RunError as error:
+            raise RecipeError(f"{config.name}: {error}") from error
+
+
+def _check_place(folder: Path, *, resume: bool, command: str) -> None:
+    begun = (folder / MEMBERS).is_dir()
+    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        go_on = f"go on there with `{command}`, or " if begun else ""
+        raise RunError(
+            f"{folder} exists already and is not overwritten; {go_on}choose another --out"
+        )
+    if resume and not begun:
+        raise RunError(
+            f"{folder} has no {MEMBERS}/ to resume; leave out --resume and choose a new --out"
+        )

@@ -1,0 +1,346 @@
+"""A recipe and a space become trials, each a run, and the best of them a recipe.
+
+study.db     Optuna's study: what was tried, and what came of it
+search.toml  the recipe and the space, resolved
+trials/NNN/  a trial's run, or a run for each fold
+trials.csv   every trial with its settings and figure
+best.toml    a recipe of the best settings, to train
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from plait.config import differences, read_recipe, to_toml
+from plait.errors import Interrupted, RecipeError, RunError, UsageError
+from plait.search.request import Search
+from plait.search.results import Trial, rank, write_best, write_trials
+from plait.search.space import find_distributions, read_settings, write_override
+from plait.search.trial import Job, run_trial
+from plait.training.checkpoint import write_text
+from plait.training.folder import RunFolder, take_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import ForkServerContext, SpawnContext
+    from multiprocessing.process import BaseProcess
+    from pathlib import Path
+
+    from plait.config import RunConfig
+
+STUDY = "search"
+"""The study's name inside its file, which holds no other."""
+
+AS = "as"
+"""Attribute of a trial that had another's settings, and so its figure."""
+
+NUM_RUNS = "num_runs"
+"""Attribute of the study: the runs of each trial."""
+
+ERROR = "error"
+"""Attribute of a trial that failed: why, in a sentence."""
+
+
+def run_search(
+    search: Search,
+    *,
+    resume: bool = False,
+    command: str = "plait search RECIPE --out OUT --resume",
+    hear: Callable[[Trial], None] = lambda _: None,
+) -> list[Trial]:
+    """Search, or go on where an earlier sitting ended; return every trial, the best first.
+
+    `hear` is called when a trial begins and when it ends. With one job the same seed gives the
+    same trials; `command` is how the user would resume.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise UsageError(
+            f"plait search needs Optuna (pip install 'plait[search]'): {error}"
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    config = search.read_config()
+    with _opened(search, config, resume=resume, command=command):
+        study = optuna.create_study(
+            storage=f"sqlite:///{search.out.resolve() / 'study.db'}",
+            study_name=STUDY,
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner() if search.prune else optuna.pruners.NopPruner(),
+            load_if_exists=True,
+        )
+        before = study.user_attrs.get(NUM_RUNS, search.num_runs)
+        if before != search.num_runs:
+            raise RunError(
+                f"{search.out} was started with runs on {before} of the folds, not on "
+                f"{search.num_runs}; resume it unchanged, or search under another --out"
+            )
+        study.set_user_attr(NUM_RUNS, search.num_runs)
+        session = _Session(search, config, study, hear)
+        try:
+            session.run()
+        except KeyboardInterrupt:
+            session.stop()
+            raise Interrupted(
+                f"stopped; every trial is kept in {search.out}. Go on with: {command}"
+            ) from None
+        finally:
+            session.close()
+    return rank(session.trials())
+
+
+@contextmanager
+def _opened(search: Search, config: RunConfig, *, resume: bool, command: str) -> Iterator[None]:
+    """Make the folder, or check that it is this search's, and keep others out of it."""
+    out, kept = search.out, search.out / "search.toml"
+    begun = out.exists() and (not out.is_dir() or any(i.name[0] != "." for i in out.iterdir()))
+    if begun and not resume:
+        raise RunError(
+            f"{out} exists already and is not overwritten; go on there with `{command}`, or "
+            "choose another --out"
+        )
+    if resume and not kept.is_file():
+        raise RunError(f"there is no search at {out} to resume; leave out --resume to start one")
+    if resume:
+        changed = differences(read_recipe(kept), config)
+        if changed:
+            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            raise RunError(
+                f"{out} was started with another recipe or space ({'; '.join(changed[:5])}{more}); "
+                "resume it unchanged, or search under another --out"
+            )
+    out.mkdir(parents=True, exist_ok=True)
+    with RunFolder(out).lock.open("w") as file:
+        take_lock(file, RunFolder(out))
+        if not kept.exists():
+            write_text(kept, to_toml(config))
+        yield
+
+
+class _Session:
+    """One sitting of a search."""
+
+    def __init__(
+        self, search: Search, config: RunConfig, study: Any, hear: Callable[[Trial], None]
+    ):
+        self.search, self.config, self.study, self.hear = search, config, study, hear
+        self.space = config.search.space
+        self.distributions = find_distributions(self.space)
+        self.active: dict[Connection, tuple[Any, BaseProcess]] = {}
+        """Trials under way, by the line to their process."""
+        self.context = _find_context()
+
+    # --- trials ---
+
+    def trials(self) -> list[Trial]:
+        """Return every trial so far, in order."""
+        return [self._show(trial) for trial in self.study.get_trials(deepcopy=False)]
+
+    def _show(self, trial: Any) -> Trial:
+        values = list(trial.intermediate_values.values())
+        state = {"COMPLETE": "done", "FAIL": "failed"}.get(trial.state.name)
+        same = trial.user_attrs.get(AS)
+        figure = trial.value if trial.state.name == "COMPLETE" else max(values, default=None)
+        number = trial.number + 1
+        return Trial(
+            number=number,
+            state=state or trial.state.name.lower(),
+            figure=figure,
+            settings=read_settings(self.space, trial.params),
+            folder=self._folder(number if same is None else same),
+            evaluations=len(values),
+            seconds=None if trial.duration is None else trial.duration.total_seconds(),
+            note=trial.user_attrs.get(ERROR, "") if same is None else f"settings of trial {same}",
+        )
+
+    def _folder(self, number: int) -> Path:
+        return self.search.out / "trials" / f"{number:03}"
+
+    def run(self) -> None:
+        """Try until there are as many trials as asked for."""
+        import optuna
+
+        running = optuna.trial.TrialState.RUNNING
+        # What an earlier sitting was at when it ended is tried again, from its checkpoint.
+        waiting = [
+            optuna.trial.Trial(self.study, trial._trial_id)
+            for trial in self.study.get_trials(deepcopy=False, states=(running,))
+        ]
+        while True:
+            while len(self.active) < self.search.num_jobs:
+                trial = waiting.pop(0) if waiting else self._ask()
+                if trial is None:
+                    break
+                self._start(trial)
+            if not self.active:
+                return
+            for connection in self._ready():
+                self._listen(connection)
+
+    def _ask(self) -> Any:
+        """Draw a trial; one with the settings of an earlier one has its figure without a run."""
+        import optuna
+
+        while (number := len(self.study.get_trials(deepcopy=False))) < self.search.num_trials:
+            # Seeded by place, so that a resumed search draws what an unbroken one would have.
+            seed = np.random.SeedSequence([self.config.seed, number]).generate_state(1)[0]
+            self.study.sampler = optuna.samplers.TPESampler(seed=int(seed))
+            trial = self.study.ask(self.distributions)
+            known = self._find_same(trial)
+            if known is None:
+                return trial
+            trial.set_user_attr(AS, known.user_attrs.get(AS, known.number + 1))
+            for step, value in known.intermediate_values.items():
+                trial.report(value, step)
+            value = known.value if known.state.name == "COMPLETE" else None
+            self._end(trial, known.state, value)
+        return None
+
+    def _find_same(self, trial: Any) -> Any:
+        from optuna.trial import TrialState
+
+        over = (TrialState.COMPLETE, TrialState.PRUNED)
+        known = self.study.get_trials(deepcopy=False, states=over)
+        return next((other for other in known if other.params == trial.params), None)
+
+    def _start(self, trial: Any) -> None:
+        number, search = trial.number + 1, self.search
+        folder = self._folder(number)
+        settings = read_settings(self.space, trial.params)
+        try:
+            if search.num_runs == 1:
+                runs = [(search.trial_config(settings), folder)]
+            else:
+                folds = range(1, search.num_runs + 1)
+                runs = [(search.trial_config(settings, i), folder / f"fold-{i}") for i in folds]
+        except RecipeError as error:
+            self._fail(trial, str(error))
+            return
+        here, there = self.context.Pipe()
+        job = Job(tuple(runs), search.data, search.num_jobs, dict(os.environ))
+        process = self.context.Process(target=run_trial, args=(there, job))
+        process.start()
+        there.close()
+        self.active[here] = (trial, process)
+        self._tell(trial)
+
+    def _listen(self, connection: Connection) -> None:
+        """Hear one message of a trial's process."""
+        from optuna.trial import TrialState
+
+        trial, process = self.active[connection]
+        try:
+            event, *values = connection.recv()
+        except (EOFError, ConnectionError):
+            self._drop(connection)
+            self._fail(trial, f"its process ended without a word (exit code {process.exitcode})")
+            return
+        if event == "figure":
+            go_on = self._hear_figure(trial, *values)
+            with suppress(OSError):
+                connection.send(go_on)
+            return
+        self._drop(connection)
+        if event == "done":
+            self._end(trial, TrialState.COMPLETE, values[0])
+        elif event == "pruned":
+            self._end(trial, TrialState.PRUNED, None)
+        elif event == "failed":
+            self._fail(trial, values[0])
+
+    def _hear_figure(self, trial: Any, step: int, value: float) -> bool:
+        if step not in self._frozen(trial).intermediate_values:  # told before a kill
+            trial.report(value, step)
+        return not trial.should_prune()
+
+    def _fail(self, trial: Any, why: str) -> None:
+        from optuna.trial import TrialState
+
+        trial.set_user_attr(ERROR, why)
+        self._end(trial, TrialState.FAIL, None)
+
+    def _end(self, trial: Any, state: Any, value: float | None) -> None:
+        self.study.tell(trial, value, state=state)
+        folder = self._folder(trial.number + 1)
+        for path in folder.rglob("*.safetensors") if folder.is_dir() else ():
+            # Nothing goes on from here, and a checkpoint is three models large.
+            if state.name == "PRUNED" or path.name == "checkpoint.safetensors":
+                path.unlink()
+        self._write()
+        self._tell(trial)
+
+    def _frozen(self, trial: Any) -> Any:
+        return self.study.get_trials(deepcopy=False)[trial.number]
+
+    def _tell(self, trial: Any) -> None:
+        self.hear(self._show(self._frozen(trial)))
+
+    def _write(self) -> None:
+        trials = self.trials()
+        write_trials(self.search.out, trials, list(self.space))
+        done = [trial for trial in rank(trials) if trial.state == "done"]
+        if done:
+            search = self.search
+            config = replace(search, folds=None).trial_config(done[0].settings)
+            more = [write_override(key, value) for key, value in done[0].settings.items()]
+            write_best(
+                search.out,
+                config,
+                search.recipe,
+                [*search.overrides, *more],
+                search.profile,
+                search.data,
+            )
+
+    def _ready(self) -> list[Connection]:
+        """Wait for trials that have something to say."""
+        return cast("list[Connection]", wait(list(self.active)))
+
+    # --- stopping ---
+
+    def stop(self) -> None:
+        """Let every trial save what it has; a second Ctrl-C ends them at once."""
+        for _, process in self.active.values():
+            process.terminate()
+        while self.active:
+            for connection in self._ready():
+                trial, _ = self.active[connection]
+                try:
+                    event, *values = connection.recv()
+                except (EOFError, ConnectionError):
+                    event = "stopped"
+                if event == "figure":
+                    self._hear_figure(trial, *values)
+                    with suppress(OSError):
+                        connection.send(True)
+                else:  # what is done is found to be so by the next sitting
+                    self._drop(connection)
+
+    def close(self) -> None:
+        """End what is still under way."""
+        for connection in list(self.active):
+            self.active[connection][1].kill()
+            self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        _, process = self.active.pop(connection)
+        connection.close()
+        process.join()
+
+
+def _find_context() -> SpawnContext | ForkServerContext:
+    """Choose how processes start: from one that has torch imported and has done nothing else."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    # The second is what the first optimizer would import, and half of a short trial's time.
+    context.set_forkserver_preload(["plait.runs", "torch._dynamo"])
+    return context

@@ -1,0 +1,53 @@
+"""Data that was read becomes numbers: rows of tasks, and examples of stages that pre-train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from plait.errors import RecipeError
+from plait.pretrain.base import Sources
+from plait.training.build import build_kind, build_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plait.config import RunConfig
+    from plait.data import Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """How much there is to train on."""
+
+    given: Mapping[str, int] = field(default_factory=dict)
+    """Training rows of tasks whose files are not read."""
+    train: Mapping[str, Dataset] = field(default_factory=dict)
+    texts: Mapping[str, Dataset] = field(default_factory=dict)
+    """The [texts.NAME] that were read."""
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Training rows by task."""
+        return dict(self.given) | {task: len(dataset) for task, dataset in self.train.items()}
+
+    def examples(self, config: RunConfig, name: str) -> tuple[int, bool] | None:
+        """Count a pre-training stage's examples of a pass, and say whether that is exact.
+
+        It is where all its texts were read. None where the kind, or unread files, do not say.
+        """
+        kind, tasks = build_kind(config, name), build_tasks(config)
+        chosen = config.stage_config(name).tasks or tuple(config.tasks)
+        if any(texts not in self.texts for texts in kind.texts):
+            return None
+        texts = {texts: self.texts[texts] for texts in kind.texts}
+        read = {task: tasks[task] for task in chosen if task in self.train}
+        unread = [task for task in chosen if task in self.given and task not in self.train]
+        more = sum(kind.estimate(tasks[task], self.given[task]) for task in unread)
+        if more and not read and not texts:
+            return more, False
+        try:
+            known = kind.count(Sources(read, self.train, texts))
+        except ValueError as error:
+            raise RecipeError(f"stage.{name}.kind: {error}") from error
+        return None if known is None else (known + more, not more)

@@ -1,0 +1,246 @@
+"""One update of a stage that meta-learns: episodes of some tasks in, the encoder's start moved.
+
+An episode is a task's turn of several batches. From the weights as they are between updates,
+the encoder and the task's own parameters make an inner update on each batch but FOMAML's last;
+then the encoder goes back to where it started. What the episodes found becomes one move of the
+start. Nothing but the model and the optimizer's moments is left between two updates, so that a
+run resumes between them as in any other stage.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from plait.data import Parcel
+from plait.errors import RecipeError
+from plait.pretrain.meta import FOMAML, MetaKind, Reptile
+from plait.training.step import FlatGradients, LossSums, Step, StepResult
+from plait.weighting import WEIGHTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor, nn
+
+    from plait.config import RunConfig, StageConfig
+    from plait.model.multitask import MultitaskModel
+    from plait.types import Batch
+
+BETA, EPS = 0.999, 1e-8
+"""Adam's memory of squared gradients inside an episode, and its guard against dividing by 0."""
+
+NOT_REPTILE = ("lr", "head_lr", "layer_decay", "betas", "eps", "weight_decay", "weighting")
+"""Settings of a stage that mean nothing where weights move by differences, not by gradients."""
+
+
+class MetaStep(Step, ABC):
+    """Callable that makes one meta-update from the episodes of one or more turns."""
+
+    def __init__(self, *args: Any, kind: MetaKind, **settings: Any):
+        super().__init__(*args, **settings)
+        self.kind = kind
+        self.inner = FlatGradients(
+            self.gradients.shared,
+            {
+                task: [p for p in self.model.head_parameters(task).values() if p.requires_grad]
+                for task in self.tasks
+            },
+            num_rows=1,
+        )
+        """Apart from the outer gradient, which adds up over episodes."""
+        self.square = torch.zeros_like(self.inner.total if self._is_adam else self.inner.total[:0])
+        """Adam's second moment; of one episode, so that no checkpoint needs it."""
+
+    def __call__(self, turns: Sequence[Mapping[str, Batch | Parcel]]) -> StepResult:
+        """Make one move from the turns' episodes; each takes as many turns in a row."""
+        self.gradients.clear()
+        sums = LossSums()
+        length = self.kind.batches_per_turn
+        groups = [turns[i : i + length] for i in range(0, len(turns), length)]
+        plan = replace(self._plan(turns), num_turns=len(groups))
+        episodes = [
+            (task, [self._unpack(turn[task]) for turn in group])
+            for group in groups
+            for task in group[0]
+        ]
+        parts = self._num_parts([task for task, _ in episodes], len(groups))
+        start = copy_of(self.gradients.shared)
+        for task, batches in episodes:
+            share = self.tasks[task].weight / parts
+            self._play(task, batches, plan.row(task), share, start, sums)
+            restore(self.gradients.shared, start)
+        return self._move(plan, sums)
+
+    def _unpack(self, given: Batch | Parcel) -> Batch:
+        return given.batch(self.device) if isinstance(given, Parcel) else given.to(self.device)
+
+    @abstractmethod
+    def _num_parts(self, tasks: Sequence[str], num_turns: int) -> int:
+        """Return by what an episode's part of the move is divided; `tasks` has one per episode."""
+
+    @abstractmethod
+    def _play(
+        self,
+        task: str,
+        batches: Sequence[Batch],
+        row: int | None,
+        share: float,
+        start: Sequence[Tensor],
+        sums: LossSums,
+    ) -> None:
+        """Adapt to a task, and add to its row what is learnt from it."""
+
+    def _adapt(self, task: str, batches: Sequence[Batch], sums: LossSums | None) -> None:
+        """Make an inner update on each batch: of the task's own parameters and the encoder."""
+        self.square.zero_()
+        for number, batch in enumerate(batches, 1):
+            with self._precision():
+                loss, term = self._losses(task, batch)
+            self.inner.total.zero_()
+            self.inner.collect(task, 0 if self.model.touches_encoder(task) else None)
+            (loss if term is None else loss + term).backward()
+            if sums is not None:
+                sums.add(task, loss.detach(), None if term is None else term.detach())
+            self._move_inside(task, number)
+
+    @torch.no_grad()
+    def _move_inside(self, task: str, number: int) -> None:
+        """Apply the inner gradient; what it holds is then no longer the gradient."""
+        total = self.inner.total
+        if self.clip:
+            norm = torch.linalg.vector_norm(total)
+            total.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
+        if self._is_adam:
+            self.square.mul_(BETA).addcmul_(total, total, value=1 - BETA)
+            total.div_((self.square / (1 - BETA**number)).sqrt_().add_(EPS))
+        own = self.inner.heads[task]
+        moved = [*self.inner.shared, *own] if self.model.touches_encoder(task) else own
+        for parameter in moved:
+            assert parameter.grad is not None
+            parameter.sub_(parameter.grad, alpha=self.kind.inner_lr)
+
+    @property
+    def _is_adam(self) -> bool:
+        return self.kind.inner_optimizer == "adam"
+
+
+class ReptileStep(MetaStep):
+    """Moves the encoder towards the mean of the adapted ones; heads stay as adapted."""
+
+    def _num_parts(self, tasks: Sequence[str], num_turns: int) -> int:  # noqa: ARG002
+        return sum(map(self.model.touches_encoder, tasks)) or 1
+
+    def _play(
+        self,
+        task: str,
+        batches: Sequence[Batch],
+        row: int | None,
+        share: float,
+        start: Sequence[Tensor],
+        sums: LossSums,
+    ) -> None:
+        self._adapt(task, batches, sums)
+        self.gradients.collect(task, row)
+        if row is None:
+            return
+        with torch.no_grad():
+            for parameter, before in zip(self.gradients.shared, start, strict=True):
+                assert parameter.grad is not None
+                parameter.grad.add_(before - parameter, alpha=share)
+
+    def _clip(self) -> Tensor:
+        """Leave the difference as it is: `clip` is for gradients, here the inner ones."""
+        norm: Tensor = torch.linalg.vector_norm(self.gradients.total)
+        return norm
+
+
+class FOMAMLStep(MetaStep):
+    """Applies each task's gradient at its adapted weights to the weights before."""
+
+    def _num_parts(self, tasks: Sequence[str], num_turns: int) -> int:  # noqa: ARG002
+        return num_turns
+
+    def _play(
+        self,
+        task: str,
+        batches: Sequence[Batch],
+        row: int | None,
+        share: float,
+        start: Sequence[Tensor],  # noqa: ARG002
+        sums: LossSums,
+    ) -> None:
+        *support, query = batches
+        own = self.inner.heads[task]
+        before = copy_of(own)
+        self._adapt(task, support, None)
+        with self._precision():
+            loss, term = self._losses(task, query)
+        self.gradients.collect(task, row)
+        whole = loss if term is None else loss + term
+        (self.weighting(task, whole) * share).backward()
+        restore(own, before)
+        sums.add(task, loss.detach(), None if term is None else term.detach())
+
+
+def copy_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+    """Keep what parameters hold."""
+    return [parameter.detach().clone() for parameter in parameters]
+
+
+@torch.no_grad()
+def restore(parameters: Sequence[nn.Parameter], kept: Sequence[Tensor]) -> None:
+    """Give parameters back what was kept."""
+    for parameter, value in zip(parameters, kept, strict=True):
+        parameter.copy_(value)
+
+
+# --- building ----------------------------------------------------------------------------
+
+
+def build_outer_optimizer(model: MultitaskModel, kind: Reptile) -> torch.optim.SGD:
+    """Make what moves the encoder by its share of the mean difference: SGD, at the outer rate."""
+    moved = [p for p in model.shared_parameters().values() if p.requires_grad]
+    group = {"params": moved, "peak_lr": kind.outer_lr}
+    return torch.optim.SGD([group], lr=kind.outer_lr)
+
+
+def meta_settings(settings: StageConfig, kind: MetaKind) -> StageConfig:
+    """Return a stage's settings with those of [train] undone that its kind has no use for."""
+    if not isinstance(kind, Reptile):
+        return settings
+    fields = type(settings).model_fields
+    undone = {key: fields[key].default for key in NOT_REPTILE}
+    return settings.model_copy(update={**undone, "lr": kind.outer_lr})
+
+
+def check_meta(config: RunConfig, name: str, kind: MetaKind) -> None:
+    """Refuse what a stage that meta-learns cannot do."""
+    where, settings = f"stage.{name}", config.stage_config(name)
+    called = settings.kind["name"]
+    if settings.mode == "last-layer":
+        raise RecipeError(
+            f"{where}.mode = 'last-layer' freezes the encoder, whose start is what {called} "
+            "learns; take mode = 'full-model'"
+        )
+    if isinstance(kind, Reptile):
+        for key in NOT_REPTILE:
+            if key in config.stage.get(name, {}):
+                raise RecipeError(
+                    f"{where}.{key}: reptile has no use for it, since weights move by differences "
+                    "and not by gradients; its rates are kind.inner_lr and kind.outer_lr"
+                )
+    elif isinstance(kind, FOMAML):
+        weighting, _ = WEIGHTINGS.validate(settings.weighting, f"{where}.weighting")
+        if weighting.looks_again:
+            raise RecipeError(
+                f"{where}.weighting = {settings.weighting['name']!r} looks at the losses before "
+                "and after an update, but fomaml's are of adapted weights; take another weighting"
+            )
+    if not any(config.tasks[task].touch_encoder for task in settings.tasks or config.tasks):
+        raise RecipeError(
+            f"{where}: none of its tasks may touch the encoder, whose start is what {called} learns"
+        )

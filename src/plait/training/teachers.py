@@ -1,0 +1,139 @@
+"""A stage's teacher becomes answers to the training rows, asked once and kept in the run's folder.
+
+How a run or an ensemble is loaded and made to answer is for rooms that come later to know; they
+hand in what opens one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from plait.errors import PlaitError, RecipeError, RunError
+from plait.training.build import build_kind
+from plait.training.checkpoint import read_metadata, read_weights, write_weights
+from plait.types import TaskSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from plait.config import RunConfig
+    from plait.data import Dataset
+    from plait.evaluate import Floats
+    from plait.training.folder import RunFolder
+
+Progress = Callable[[str, int, int], None]
+"""Called with the task, rows answered and rows in all."""
+
+Members = list[dict[str, str]]
+"""The runs a teacher is made of: `run`, their folder, and `sha256` of their weights."""
+
+
+class Teacher(Protocol):
+    """A run or an ensemble that answers another's training rows."""
+
+    @property
+    def members(self) -> Members:
+        """Say which models answer."""
+
+    def answer(
+        self, config: RunConfig, tasks: Sequence[str], data: str | None, progress: Progress
+    ) -> dict[str, Floats]:
+        """Answer the training rows of a recipe's tasks, in the order the recipe reads them."""
+
+
+OpenTeacher = Callable[[Path, Mapping[str, TaskSpec]], Teacher]
+"""A folder, and the tasks that its run or ensemble must have, become a teacher."""
+
+
+@dataclass(slots=True)
+class Lessons:
+    """The teachers of a run's stages and what they answered."""
+
+    config: RunConfig
+    folder: RunFolder
+    open_teacher: OpenTeacher | None
+    data: str | None
+    """Stands in for the recipe's data root."""
+    teachers: dict[str, Teacher] = field(default_factory=dict)
+    """By stage."""
+    facts: dict[str, Members] = field(default_factory=dict)
+    """By stage, for run.json."""
+
+    def open(self, first: int) -> None:
+        """Refuse teachers that cannot teach the stages from number `first` on."""
+        for name in self.config.stages[first:]:
+            if not (place := build_kind(self.config, name).teacher):
+                continue
+            if self._path(name).is_file() and not Path(place).exists():
+                self.facts[name] = self._read_notes(name).get("members", [])
+                continue  # all that was wanted of it is here
+            if self.open_teacher is None:
+                raise RecipeError(
+                    f"stage.{name}.kind has a teacher, whom training alone cannot ask; "
+                    "call plait.train"
+                )
+            try:
+                teacher = self.open_teacher(Path(place), self._specs(name))
+            except PlaitError as error:
+                raise RecipeError(f"stage.{name}.kind.teacher: {error}") from error
+            self.teachers[name], self.facts[name] = teacher, teacher.members
+
+    def learn(
+        self, index: int, train: Mapping[str, Dataset], progress: Progress
+    ) -> dict[str, Tensor]:
+        """Return the answers to a stage's training rows by task; none where it has no teacher.
+
+        Probabilities [rows, classes] or scores [rows], fp32.
+        """
+        name = self.config.stages[index]
+        if name not in self.facts:
+            return {}
+        path, specs = self._path(name), self._specs(name)
+        keys = {task: train[task].key for task in specs}
+        notes = {"members": self.facts[name], "data": keys}
+        if path.is_file() and self._read_notes(name) == notes:
+            return read_weights(path)
+        if name not in self.teachers:
+            raise RunError(
+                f"{path} holds answers to other rows, and the teacher of stage.{name} is gone; "
+                "bring it back"
+            )
+        found = self.teachers[name].answer(self.config, list(specs), self.data, progress)
+        answers = {task: torch.from_numpy(values).float() for task, values in found.items()}
+        for task, values in answers.items():
+            assert len(values) == len(train[task]), f"{task}: the teacher read other rows"
+        path.parent.mkdir(exist_ok=True)
+        write_weights(path, answers, {"notes": json.dumps(notes)})
+        return answers
+
+    def check(self, before: Mapping[str, Any]) -> None:
+        """Refuse to go on with other teachers than those of run.json."""
+        for name, members in self.facts.items():
+            known = before.get("teachers", {}).get(name, [])
+            if [m["sha256"] for m in known] != [m["sha256"] for m in members]:
+                raise RunError(
+                    f"the teacher of stage.{name} changed since {self.folder.path} was started; "
+                    "bring it back as it was, or train under another --out"
+                )
+
+    def _specs(self, name: str) -> dict[str, TaskSpec]:
+        tasks = self.config.stage_config(name).tasks or tuple(self.config.tasks)
+        return {task: self.config.tasks[task] for task in tasks}
+
+    def _path(self, name: str) -> Path:
+        return self.folder.teacher / f"{name}.safetensors"
+
+    def _read_notes(self, name: str) -> dict[str, Any]:
+        """Return which models answered which rows."""
+        path = self._path(name)
+        try:
+            notes: dict[str, Any] = json.loads(read_metadata(path)["notes"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{path} does not say whose answers it holds; delete it") from error
+        return notes

@@ -1,0 +1,117 @@
+"""Distillation's loss against values worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.pretrain.distill import Distilled
+from plait.regularizers.divergences import symmetric_kl
+from plait.types import TaskSpec
+
+CLASSES = TaskSpec(kind="classes", labels=("a", "b"), text=("text",))
+BINARY = TaskSpec(kind="binary", text=("a", "b"))
+SCORE = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"))
+
+
+def make(spec, *, loss=None, temperature=2.0, weight=0.5):
+    own = LOSSES.build(loss or DEFAULT_LOSSES[spec.kind], "loss", spec)
+    return Distilled(own, temperature, weight)
+
+
+def test_classes_by_hand():
+    # Student logits 0, 0: the own loss is ln 2, and softened it is still 1/2, 1/2. The teacher's
+    # .9 and .1 are 9 to 1; at T = 2 their roots are 3 to 1, that is .75 and .25.
+    divergence = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
+    loss = make(CLASSES, weight=0.3)(torch.zeros(1, 2), torch.tensor([[0.0, 0.9, 0.1]]))
+    assert float(loss) == pytest.approx(0.7 * math.log(2) + 0.3 * 4 * divergence)
+    assert divergence == pytest.approx(0.130812, abs=1e-6)
+
+
+def test_yes_or_no_by_hand():
+    # One logit, ln 16: a yes of 16/17, at T = 2 of 4/5. The teacher says 1/2 at any T.
+    outputs, labels = torch.tensor([[math.log(16)]]), torch.tensor([[1.0, 0.5, 0.5]])
+    divergence = 0.5 * math.log(0.5 / 0.8) + 0.5 * math.log(0.5 / 0.2)
+    loss = make(BINARY)(outputs, labels)
+    assert float(loss) == pytest.approx(0.5 * math.log(17 / 16) + 0.5 * 4 * divergence)
+
+
+def test_two_logits_and_their_difference_learn_the_same():
+    labels = torch.tensor([[1.0, 0.3, 0.7], [0.0, 0.6, 0.4]])
+    one = torch.tensor([[0.4], [-1.2]])
+    two = torch.cat([torch.zeros_like(one), one], dim=1)
+    a, b = make(BINARY), make(BINARY, loss="cross-entropy")
+    torch.testing.assert_close(a(one, labels), b(two, labels))
+
+
+@pytest.mark.parametrize("loss", ["score-cross-entropy", "mse", "cosine-mse"])
+def test_a_score_is_taken_for_the_label(loss):
+    # (1 - w) of the loss against the label, w of it against the teacher's score.
+    outputs = torch.tensor([[0.6], [0.1]])
+    distilled = make(SCORE, loss=loss, weight=0.25, temperature=9.0)
+    own = distilled.own
+    given, taught = torch.tensor([5.0, 1.0]), torch.tensor([4.0, 2.0])
+    found = distilled(outputs, torch.stack([given, taught], dim=1))
+    torch.testing.assert_close(found, 0.75 * own(outputs, given) + 0.25 * own(outputs, taught))
+
+
+def test_a_score_by_hand():
+    # mse on 0-1: .6 against the label 5 (1.0) and the teacher's 4 (.8).
+    loss = make(SCORE, loss="mse", weight=0.25)
+    found = loss(torch.tensor([[0.6]]), torch.tensor([[5.0, 4.0]]))
+    assert float(found) == pytest.approx(0.75 * 0.16 + 0.25 * 0.04)
+
+
+def test_what_is_softened_may_be_logits_or_probabilities():
+    generator = torch.Generator().manual_seed(0)
+    spec = TaskSpec(kind="classes", labels=5, text=("text",))
+    student, teacher = torch.randn(2, 7, 5, generator=generator, dtype=torch.float64) * 3
+    labels = torch.cat([torch.zeros(7, 1), teacher.softmax(1)], dim=1)
+    for temperature in (0.5, 1.0, 4.0):
+        found = make(spec, temperature=temperature, weight=1.0)(student, labels)
+        p, q = (logits / temperature for logits in (teacher, student))
+        kl = F.kl_div(q.log_softmax(1), p.log_softmax(1), log_target=True, reduction="batchmean")
+        torch.testing.assert_close(found, temperature**2 * kl)
+
+
+def test_the_gradient_keeps_its_size():
+    """At high T it is that of matching logits, 1 / classes of the difference (section 2.1)."""
+    student = torch.tensor([[0.3, -0.1, 0.5]], dtype=torch.float64, requires_grad=True)
+    teacher = torch.tensor([[0.2, 0.4, -0.6]], dtype=torch.float64)
+    spec = TaskSpec(kind="classes", labels=3, text=("text",))
+    labels = torch.cat([torch.zeros(1, 1), teacher.softmax(1)], dim=1)
+    make(spec, temperature=1000.0, weight=1.0)(student, labels).backward()
+    centred = (student.detach() - student.detach().mean()) - (teacher - teacher.mean())
+    torch.testing.assert_close(student.grad, centred / 3, rtol=1e-2, atol=1e-4)
+
+
+def test_a_teacher_that_is_quite_sure_leaves_the_loss_finite():
+    outputs = torch.tensor([[-30.0]], requires_grad=True)
+    loss = make(BINARY, weight=1.0)(outputs, torch.tensor([[1.0, 0.0, 1.0]]))
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert outputs.grad.abs().sum() > 0
+
+
+def test_nothing_is_computed_in_half_precision():
+    outputs, labels = torch.tensor([[0.1, 0.7]]), torch.tensor([[0.0, 0.9, 0.1]])
+    with torch.autocast("cpu", torch.bfloat16):
+        coarse = make(CLASSES)(outputs, labels)
+    assert torch.equal(coarse, make(CLASSES)(outputs, labels))
+
+
+@pytest.mark.parametrize("spec", [CLASSES, BINARY, SCORE], ids=lambda spec: spec.kind)
+def test_outputs_mean_what_they_do_under_the_own_loss(spec):
+    loss = make(spec)
+    outputs = torch.randn(4, loss.num_outputs, generator=torch.Generator().manual_seed(1))
+    assert loss.num_outputs == loss.own.num_outputs
+    torch.testing.assert_close(loss.decode(outputs), loss.own.decode(outputs))
+    torch.testing.assert_close(
+        symmetric_kl(loss, outputs, outputs + 1), symmetric_kl(loss.own, outputs, outputs + 1)
+    )
+    if spec.kind == "score":
+        torch.testing.assert_close(loss.value(outputs), loss.own.value(outputs))

@@ -1,0 +1,331 @@
+"""Whole runs that learn from a teacher."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import plait
+from plait.config import read_recipe
+from plait.ensemble import make_ensemble
+from plait.errors import Interrupted, RecipeError, RunError
+from plait.pretrain import STAGE_KINDS
+from plait.training import run as run_module
+from plait.training.alone import plan_alone
+from plait.training.listeners import Listener
+from plait.training.step import Step
+
+
+@pytest.fixture
+def recipe(tiny_recipe):
+    return tiny_recipe()
+
+
+@pytest.fixture
+def run(recipe, tmp_path):
+    def start(out, *overrides, **options):
+        return plait.train(read_recipe(recipe, overrides), tmp_path / out, **options).folder
+
+    return start
+
+
+@pytest.fixture
+def teacher(run):
+    return run("teacher", "train.epochs=4")
+
+
+def distill(teacher, **settings):
+    """Overrides of a recipe whose one stage distils."""
+    table = {"name": "distill", "teacher": str(teacher), **settings}
+    words = ", ".join(f"{key}={json.dumps(value)}" for key, value in table.items())
+    return ["stages=['distill']", f"stage.distill.kind={{{words}}}"]
+
+
+def distance(one, other):
+    """How far two models' answers to the dev rows are apart, by task."""
+    a, b = (plait.load(folder) for folder in (one, other))
+    rows = [model.load_split("dev") for model in (a, b)]
+    return {
+        task: float(np.abs(a.answer(task, rows[0][task]) - b.answer(task, rows[1][task])).mean())
+        for task in a.tasks
+    }
+
+
+# --- what is learnt ----------------------------------------------------------------------
+
+
+def test_a_student_comes_nearer_to_its_teacher(run, teacher):
+    """Than one that has the same labels, rows and updates, and no teacher."""
+    settings = ["train.epochs=6", "seed=3"]
+    student = run("student", *settings, *distill(teacher, weight=1.0))
+    alone = run("alone", *settings)
+    near, far = distance(student, teacher), distance(alone, teacher)
+    assert near.keys() == {"mood", "same", "near"}
+    for task in near:
+        assert near[task] < far[task], task
+
+
+def test_the_answers_are_those_of_the_teacher(run, teacher, tmp_path):
+    student = run("student", "train.epochs=1", *distill(teacher))
+    kept = load_file(student / "teacher" / "distill.safetensors")
+    model = plait.load(teacher)
+    rows = model.load_split("train")
+    assert kept.keys() == rows.keys()
+    for task, answers in kept.items():
+        expected = torch.from_numpy(model.answer(task, rows[task])).float()
+        assert torch.equal(answers, expected)
+
+
+def test_run_json_names_the_members(run, teacher, tmp_path):
+    from hashlib import sha256
+
+    other = run("other", "seed=3")
+    both = make_ensemble([teacher, other], tmp_path / "both", "mean")
+    student = run("student", "train.epochs=1", *distill(both))
+    info = json.loads((student / "run.json").read_text())
+    assert info["teachers"]["distill"] == [
+        {
+            "run": str(folder.resolve()),
+            "sha256": sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
+        }
+        for folder in (teacher, other)
+    ]
+
+
+def test_weight_0_is_fine_tuning(run, teacher):
+    plain = run("plain", "stages=['distill']")
+    student = run("student", *distill(teacher, weight=0.0))
+    name = "model.safetensors"
+    assert (plain / name).read_bytes() == (student / name).read_bytes()
+
+
+def test_only_the_tasks_of_the_stage_are_asked(run, teacher):
+    student = run(
+        "student",
+        "stages=['finetune', 'distill']",
+        "train.epochs=1",
+        distill(teacher)[1],
+        "stage.distill.tasks=['mood', 'near']",
+    )
+    assert load_file(student / "teacher" / "distill.safetensors").keys() == {"mood", "near"}
+
+
+ROWS = ["tasks.mood.augment='gender-swap'", "tasks.same.count=20", "tasks.near.fraction=0.5"]
+
+
+def test_the_rows_are_the_students_own(run, recipe, teacher):
+    """Drawn and augmented by its recipe and seed, whatever the teacher was trained on."""
+    path = recipe.parent / "mood-train.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines, "m90,he was a fine king .,good"]) + "\n", "utf-8")
+    student = run("student", "train.epochs=1", "seed=5", *ROWS, *distill(teacher))
+    kept = load_file(student / "teacher" / "distill.safetensors")
+    assert {task: len(answers) for task, answers in kept.items()} == {
+        "mood": len(lines) - 1 + 1 + 1,
+        "same": 20,
+        "near": 12,
+    }
+    model, own = plait.load(teacher), plait.load(student)
+    texts = own.load_split("train")["same"].texts()
+    expected = [prediction.probabilities for prediction in model.predict("same", texts)]
+    np.testing.assert_allclose(kept["same"].numpy(), expected, atol=1e-5)
+
+
+def test_a_teacher_with_another_tokenizer(run, recipe, tiny_encoder, tmp_path):
+    """Its words have other numbers and it cuts texts elsewhere; the rows are the same."""
+    folder = tmp_path / "other-encoder"
+    shutil.copytree(tiny_encoder, folder)
+    words = json.loads((folder / "tokenizer.json").read_text())
+    vocab = words["model"]["vocab"]
+    swapped = {"film": "book", "book": "film", "fine": "sad", "sad": "fine"}
+    words["model"]["vocab"] = {word: vocab[swapped.get(word, word)] for word in vocab}
+    (folder / "tokenizer.json").write_text(json.dumps(words))
+    odd = run("odd", f"encoder.source='{folder}'", "encoder.max_length=24")
+    student = run("student", "train.epochs=1", *distill(odd))
+    kept = load_file(student / "teacher" / "distill.safetensors")
+    model = plait.load(odd)
+    rows = model.load_split("train")
+    for task, answers in kept.items():
+        expected = torch.from_numpy(model.answer(task, rows[task])).float()
+        assert torch.equal(answers, expected)
+
+
+def test_dev_is_never_asked_about(run, teacher, recipe):
+    heard = []
+
+    class Ear(Listener):
+        def asking(self, task, done, total):
+            heard.append((task, done, total))
+
+    run("student", "train.epochs=1", *distill(teacher), listeners=[Ear()])
+    last = {task: (done, total) for task, done, total in heard}
+    assert last == {"mood": (45, 45), "same": (32, 32), "near": (24, 24)}
+    done = [done for task, done, _ in heard if task == "mood"]
+    assert all(a < b for a, b in pairwise(done))
+
+
+# --- together with everything else -------------------------------------------------------
+
+TOGETHER = {
+    "smart": ["train.regularizers=['smart', 'bregman']"],
+    "smart-unit by task": ["train.regularizers=[{name='smart-unit', weight={mood=2.0}}]"],
+    "pcgrad": [
+        "train.aggregator='pcgrad'",
+        "train.schedule={name='round-robin', together=true}",
+    ],
+    "uncertainty": ["train.weighting='uncertainty'"],
+    "famo": ["train.weighting='famo'", "train.schedule={name='round-robin', together=true}"],
+    "drawn, accumulated": ["train.schedule='fixed'", "train.accumulate=2"],
+    "heads alone": ["train.mode='last-layer'", "train.tasks=['mood', 'same']"],
+    "smoothed": ["tasks.mood.loss={name='cross-entropy', smoothing=0.1}"],
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_it_goes_with_every_other_part(run, teacher, name):
+    student = run("student", "train.epochs=1", *TOGETHER[name], *distill(teacher))
+    assert json.loads((student / "scores.json").read_text())["steps"] > 0
+
+
+def test_a_task_alone_keeps_its_teacher(recipe, teacher, tmp_path):
+    config = read_recipe(recipe, ["train.epochs=1", *distill(teacher)])
+    alone = plan_alone(config, {"mood": 45, "same": 32, "near": 24})["same"].config
+    student = plait.train(alone, tmp_path / "student").folder
+    assert load_file(student / "teacher" / "distill.safetensors").keys() == {"same"}
+
+
+# --- breaking off ------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """What no code of plait's catches, like a kill."""
+
+
+def test_a_resumed_run_does_not_ask_again(run, teacher, monkeypatch):
+    settings = ["save_every=1", *distill(teacher)]
+    whole = run("whole", *settings)
+    step, calls = Step.__call__, []
+
+    def crash(self, turns):
+        calls.append(1)
+        if len(calls) == 5:
+            raise Crash
+        return step(self, turns)
+
+    monkeypatch.setattr(Step, "__call__", crash)
+    with pytest.raises(Crash):
+        run("broken", *settings)
+    shutil.rmtree(teacher)  # all that is wanted of it is kept
+    broken = run("broken", *settings, resume=True)
+    for name in ("model.safetensors", "metrics.jsonl"):
+        assert (whole / name).read_bytes() == (broken / name).read_bytes()
+
+
+def test_a_teacher_that_changed_meanwhile(run, teacher, monkeypatch):
+    settings = ["save_every=1", *distill(teacher)]
+
+    class Stop(Listener):
+        def step(self, record):
+            if record.total_steps == 3:
+                raise Crash
+
+    with pytest.raises(Crash):
+        run("student", *settings, listeners=[Stop()])
+    shutil.rmtree(teacher)
+    run("teacher", "seed=99")
+    with pytest.raises(RunError, match=r"the teacher of stage\.distill changed since"):
+        run("student", *settings, resume=True)
+
+
+def test_a_crash_while_the_teacher_answers(run, teacher):
+    class Stop(Listener):
+        left = 1
+
+        def asking(self, task, done, total):
+            if task == "same" and self.left:
+                self.left = 0
+                raise Crash
+
+    whole, stop = run("whole", *distill(teacher)), Stop()
+    with pytest.raises(Crash):
+        run("broken", *distill(teacher), listeners=[stop])
+    assert not (whole.parent / "broken" / "teacher").exists()
+    broken = run("broken", *distill(teacher), resume=True, listeners=[stop])
+    name = "model.safetensors"
+    assert (whole / name).read_bytes() == (broken / name).read_bytes()
+
+
+def test_ctrl_c_while_the_teacher_answers(run, teacher):
+    import signal
+
+    class Stop(Listener):
+        def asking(self, task, done, total):
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="stopped while the teacher was answering"):
+        run("student", *distill(teacher), listeners=[Stop()])
+    run("student", *distill(teacher), resume=True)
+
+
+# --- refusals ----------------------------------------------------------------------------
+
+CHANGED = {
+    "labels": (["tasks.mood.labels=['bad', 'so-so', 'fine']"], r"'mood' has labels \['bad'"),
+    "range": (["tasks.near.range=[0, 6]"], r"'near' has range \[0\.0, 5\.0\] in .*teacher, but"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_a_task_that_means_something_else(run, teacher, what, recipe, tmp_path):
+    overrides, words = CHANGED[what]
+    if what == "labels":
+        for path in recipe.parent.glob("mood-*.csv"):
+            path.write_text(path.read_text("utf-8").replace(",good", ",fine"), "utf-8")
+    with pytest.raises(RecipeError, match=rf"stage\.distill\.kind\.teacher: task {words}"):
+        run("student", *overrides, *distill(teacher))
+    assert not (tmp_path / "student").exists()
+
+
+def test_a_task_that_the_teacher_does_not_have(run, recipe, tmp_path):
+    text = recipe.read_text("utf-8").replace("tasks.mood]", "tasks.feeling]")
+    other = recipe.with_name("other.toml")
+    other.write_text(text, "utf-8")
+    teacher = plait.train(read_recipe(other), tmp_path / "teacher").folder
+    with pytest.raises(RecipeError, match="teacher has no task 'mood' to teach"):
+        run("student", *distill(teacher))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"teacher": "nowhere"}, r"kind\.teacher: there is no run at nowhere"),
+        ({"teacher": ""}, "teacher must name the folder"),
+        ({"teacher": "x", "temperature": 0.0}, r"temperature must be above 0, not 0\.0"),
+        ({"teacher": "x", "weight": 1.5}, r"weight is a share from 0 to 1, not 1\.5"),
+    ],
+)
+def test_settings_that_cannot_be(run, settings, words, tmp_path):
+    with pytest.raises(RecipeError, match=words):
+        run("student", *distill(**settings))
+    assert not (tmp_path / "student").exists()
+
+
+def test_the_teacher_must_be_named(run):
+    with pytest.raises(RecipeError, match=r"kind\.teacher must be set for stage-kind 'distill'"):
+        run("student", "stages=['distill']", "stage.distill.kind='distill'")
+
+
+def test_training_alone_says_where_teachers_are(recipe, teacher, tmp_path):
+    config = read_recipe(recipe, distill(teacher))
+    with pytest.raises(RecipeError, match=r"call plait\.train"):
+        run_module.train(config, tmp_path / "student")
+
+
+def test_it_trains_the_tasks():
+    assert not STAGE_KINDS["distill"].pretrains

@@ -1,0 +1,212 @@
+"""Recipes that list members: what they say, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import tomli_w
+
+import plait
+from plait.config import lists_members, read_ensemble, read_recipe
+from plait.errors import RecipeError, RunError
+from plait.runs import train_ensemble
+from plait.training.listeners import Listener
+
+
+@pytest.fixture
+def write(tiny_recipe):
+    """Factory: write a recipe that lists members beside the tiny recipe; return its path."""
+    folder = tiny_recipe().parent
+
+    def make(*, name="both", members=("recipe.toml",), more=None, **settings):
+        table = {"name": name, "ensemble": {"members": list(members), **settings}, **(more or {})}
+        path = folder / f"{name}.toml"
+        path.write_text(tomli_w.dumps(table), encoding="utf-8")
+        return path
+
+    return make
+
+
+@pytest.fixture
+def second(tiny_recipe):
+    """Write another recipe beside the tiny one, which differs as it is told; return its name."""
+
+    def make(text, name="second"):
+        path = tiny_recipe().with_name(f"{name}.toml")
+        path.write_text(f"extends = 'recipe.toml'\nname = '{name}'\n{text}\n", encoding="utf-8")
+        return path.name
+
+    return make
+
+
+# --- reading -----------------------------------------------------------------------------
+
+
+def test_members_are_read_beside_the_recipe(write, second):
+    path = write(members=["recipe.toml", second("train.lr = 1e-4")])
+    config = read_ensemble(path)
+    assert lists_members(path)
+    assert not lists_members(path.with_name("recipe.toml"))
+    assert list(config.members) == ["tiny", "second"]
+    assert config.members["tiny"] == read_recipe(path.with_name("recipe.toml"))
+    assert config.members["second"].train.lr == 1e-4
+    assert (config.name, config.how) == ("both", "mode")
+
+
+def test_every_member_under_every_seed(write, second):
+    config = read_ensemble(write(members=["recipe.toml", second("")], seeds=[1, 2]))
+    assert {name: member.seed for name, member in config.members.items()} == {
+        "tiny-seed-1": 1,
+        "tiny-seed-2": 2,
+        "second-seed-1": 1,
+        "second-seed-2": 2,
+    }
+
+
+def test_what_is_laid_over_the_members(write, second):
+    path = write(
+        members=["recipe.toml", second("train.lr = 1e-4\ntrain.epochs = 9")],
+        more={"train": {"epochs": 5, "batch_size": 7}},
+    )
+    config = read_ensemble(path, ["train.batch_size=3", "ensemble.how=mean", "seed=5"])
+    assert config.how == "mean"
+    for member in config.members.values():
+        assert (member.train.epochs, member.train.batch_size, member.seed) == (5, 3, 5)
+    assert [member.train.lr for member in config.members.values()] == [3e-3, 1e-4]
+
+
+def test_a_profile_lies_over_the_recipe_and_its_members(write):
+    path = write(more={"encoder": {"source": "elsewhere", "dropout": 0.2}})
+    member = read_ensemble(path, profile="packaged").members["tiny"]
+    assert (member.encoder.source, member.encoder.dropout) == ("packaged", 0.2)
+
+
+def test_a_recipe_may_extend_one_that_lists_members(write):
+    path = write()
+    other = path.with_name("more.toml")
+    other.write_text("extends = 'both.toml'\nname = 'more'\nensemble.seeds = [4]\n")
+    assert list(read_ensemble(other).members) == ["tiny-seed-4"]
+
+
+BAD = {
+    "twice": ({"members": ["recipe.toml", "recipe.toml"]}, [], "two members are called 'tiny'"),
+    "none": ({"members": []}, [], r"ensemble\.members = \(\)"),
+    "unknown": ({"members": ["a/baselin"]}, [], "there is no recipe 'a/baselin'; did you mean"),
+    "how": ({"how": "median"}, [], r"ensemble\.how = 'median'"),
+    "key": ({"seed": [1]}, [], r"ensemble\.seed is not a setting; did you mean 'seeds'"),
+    "its own": ({}, ["train.lrr=1"], r"recipe\.toml: train\.lrr is not a setting"),
+    "seeds and a seed": ({"seeds": [1, 2]}, ["seed=3"], r"-o 'ensemble\.seeds=\[\.\.\.\]'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_is_told(write, case):
+    settings, overrides, words = BAD[case]
+    with pytest.raises(RecipeError, match=words):
+        read_ensemble(write(**settings), overrides)
+
+
+def test_an_ensemble_is_no_member(write):
+    inner = write()
+    with pytest.raises(RecipeError, match=r"both\.toml is an ensemble itself; list its members"):
+        read_ensemble(write(name="outer", members=[inner.name]))
+
+
+def test_other_doors_send_it_back(write):
+    path = write()
+    with pytest.raises(RecipeError, match="lists the members of an ensemble"):
+        plait.read_recipe(path)
+    with pytest.raises(RecipeError, match="lists no members"):
+        read_ensemble(path.with_name("recipe.toml"))
+
+
+# --- training ----------------------------------------------------------------------------
+
+
+def test_members_are_trained_and_their_ensemble_scored(write, tmp_path):
+    config = read_ensemble(write(seeds=[1, 2], how="mean"))
+    outcome = train_ensemble(config, tmp_path / "out")
+    assert outcome.folder == tmp_path / "out"
+    model = plait.load(outcome.folder)
+    assert isinstance(model, plait.Ensemble)
+    places = [outcome.folder / "members" / name for name in ("tiny-seed-1", "tiny-seed-2")]
+    assert [member.folder.resolve() for member in model.members] == [p.resolve() for p in places]
+    assert outcome.result["dev"] == model.evaluate("dev").to_json()
+    assert json.loads((outcome.folder / "scores.json").read_text()) == outcome.result
+    own = [json.loads((place / "scores.json").read_text())["dev"]["primary"] for place in places]
+    assert [m["primary"] for m in outcome.result["members"].values()] == own
+
+
+def test_the_ensemble_moves_with_its_members(write, tmp_path):
+    train_ensemble(read_ensemble(write(seeds=[1, 2])), tmp_path / "out")
+    answer = plait.load(tmp_path / "out").predict("mood", ["the film was great ."])
+    (tmp_path / "out").rename(tmp_path / "moved")
+    assert plait.load(tmp_path / "moved").predict("mood", ["the film was great ."]) == answer
+
+
+class Crash(BaseException):
+    """What no code of plait's catches, like a kill."""
+
+
+class CrashAfter(Listener):
+    def __init__(self, step):
+        self.at = step
+
+    def step(self, record):
+        if record.total_steps == self.at:
+            raise Crash
+
+
+def test_finished_members_are_passed_over(write, tmp_path):
+    config = read_ensemble(write(seeds=[1, 2]), ["save_every=2"])
+    whole = train_ensemble(config, tmp_path / "whole")
+    heard = []
+
+    def listen(name):
+        heard.append(name)
+        return [CrashAfter(7)] if name == "tiny-seed-2" and len(heard) == 2 else []
+
+    with pytest.raises(Crash):
+        train_ensemble(config, tmp_path / "broken", listen=listen)
+    first = tmp_path / "broken" / "members" / "tiny-seed-1" / "model.safetensors"
+    assert not (tmp_path / "broken" / "ensemble.toml").exists()
+    before = first.stat().st_mtime_ns
+    with pytest.raises(RunError, match="go on there with `again`"):
+        train_ensemble(config, tmp_path / "broken", command="again")
+    broken = train_ensemble(config, tmp_path / "broken", resume=True, listen=listen)
+    assert first.stat().st_mtime_ns == before
+    assert broken.result["dev"] == whole.result["dev"]
+    for name in config.members:
+        path = f"members/{name}/model.safetensors"
+        assert (tmp_path / "whole" / path).read_bytes() == (tmp_path / "broken" / path).read_bytes()
+    assert train_ensemble(config, tmp_path / "broken", resume=True).result == broken.result
+
+
+def test_members_that_do_not_fit_are_told_before_any_is_trained(write, second, tmp_path):
+    path = write(members=["recipe.toml", second("tasks.near.range = [0, 6]")])
+    with pytest.raises(RecipeError, match=r"both: task 'near' has range \[0\.0, 6\.0\] in second"):
+        train_ensemble(read_ensemble(path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_part_that_a_later_member_gets_wrong(write, second, tmp_path):
+    path = write(members=["recipe.toml", second("train.schedule = 'round-robbin'")])
+    with pytest.raises(RecipeError, match="did you mean 'round-robin'"):
+        train_ensemble(read_ensemble(path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_of_something_else(write, tmp_path, tiny_run):
+    config = read_ensemble(write())
+    with pytest.raises(RunError, match=r"not overwritten; choose another --out$"):
+        train_ensemble(config, tiny_run)
+    with pytest.raises(RunError, match=r"has no members/ to resume"):
+        train_ensemble(config, tiny_run, resume=True)
+
+
+def test_without_dev_files_there_are_no_scores(write, tmp_path):
+    settings = [f"tasks.{task}.dev=[]" for task in ("mood", "same", "near")]
+    outcome = train_ensemble(read_ensemble(write(), settings), tmp_path / "out")
+    assert "dev" not in outcome.result
+    assert plait.load(outcome.folder).predict("mood", ["the film was great ."])
