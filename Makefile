@@ -40,13 +40,15 @@ format: dev ## rewrite the sources in the project's style
 	$(PY) -m ruff check --fix
 	$(PY) -m ruff format
 
-bench: dev ## run every benchmark at its small default size; those of a GPU want arguments
-	@set -e; for script in $(filter-out benchmarks/gpu_%,$(wildcard benchmarks/[a-z]*.py)); do \
+bench: $(VENV)/.bench ## run every benchmark at its small default size; those of a GPU want arguments
+	@set -e; for script in benchmarks/cpu_predict.py benchmarks/cpu_train.py benchmarks/smart.py \
+		benchmarks/start.py benchmarks/tokenise.py; do \
 		echo "== $$script"; $(PY) "$$script"; \
 	done
 
 docs: install ## regenerate the generated pages
 	$(PY) scripts/make_reference.py
+	$(PY) scripts/make_speed.py
 
 clean: ## remove .venv, builds and caches (runs/ stays)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -86,6 +88,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements/dev.txt
 	$(INSTALL) -r requirements/dev.txt
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
+	$(INSTALL) -r requirements/bench.txt
+	@touch $@
+
 # --- locks -------------------------------------------------------------------------------
 # Resolved in a venv of their own, with the oldest Python supported, so that every version
 # exists for the newer ones too. Builds' tags (+cpu) and the CUDA packages of some builds of
@@ -105,4 +111,8 @@ lock: ## refresh requirements/*.txt from *.in and pyproject.toml (with Python 3.
 	$(LOCK)/bin/python -m pip install -r requirements/dev.in -c requirements/runtime.txt
 	{ echo "# Made by \`make lock\` from dev.in; do not edit."; echo "-r runtime.txt"; \
 		$(FREEZE) | grep -vxFf requirements/runtime.txt; } > requirements/dev.txt
+	$(LOCK)/bin/python -m pip install -r requirements/bench.in -c requirements/dev.txt
+	{ echo "# Made by \`make lock\` from bench.in; do not edit."; echo "-r dev.txt"; \
+		$(FREEZE) | grep -vxFf requirements/runtime.txt | grep -vxFf requirements/dev.txt; } \
+		> requirements/bench.txt
 	rm -rf $(LOCK)

@@ -1,10 +1,12 @@
 """Time the first and second start on many sentence pairs, and the memory the first one takes.
 
-    python benchmarks/tokenise.py --tokenizer ENCODER/tokenizer.json [--pairs FILE] [--rows N]
+    python benchmarks/tokenise.py [--tokenizer FILE] [--pairs FILE] [--rows N] [--peer]
 
 Pairs are repeated, each time with a small change, until there are `--rows` of them (a million
 unless told otherwise). Without `--pairs`, those of the embedded sample are taken. Each start
-is a process of its own, so its peak memory is its alone.
+is a process of its own, so its peak memory is its alone. With `--peer`, `datasets.map` with
+transformers' fast tokenizer does the same in turn with the first start, several times
+(pip install datasets), and the record goes to results/bench.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,16 +25,26 @@ from pathlib import Path
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, help="tokenizer.json; the packaged encoder's")
     parser.add_argument("--pairs", type=Path, help="a file of pairs in any known format")
     parser.add_argument("--columns", nargs=2, help="its two text columns")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--out", type=Path, help="write the numbers here as JSON")
+    parser.add_argument("--peer", action="store_true", help="time datasets.map as well")
+    parser.add_argument("--repeats", type=int, default=3, help="first starts of each, with --peer")
     parser.add_argument("--start", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--map", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.tokenizer = args.tokenizer or packaged_tokenizer()
     if args.start:
         print(json.dumps(start(args.start, args.tokenizer, args.max_length)))
+        return
+    if args.map:
+        print(json.dumps(map_dataset(args.map, args.tokenizer, args.max_length)))
+        return
+    if args.peer:
+        compare(args)
         return
     with tempfile.TemporaryDirectory() as temporary:
         data = Path(temporary) / "pairs.csv"
@@ -57,6 +70,75 @@ def main() -> None:
         print(f"{name:16} {value:>12,}")
     if args.out:
         args.out.write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+
+
+def packaged_tokenizer() -> Path:
+    from plait.model.sources import find_encoder
+
+    return find_encoder("packaged").tokenizer
+
+
+def compare(args: argparse.Namespace) -> None:
+    """Let first starts of plait and of datasets take turns, each with an empty cache."""
+    import records
+
+    found: dict[str, list[dict[str, float]]] = {"--map": [], "--start": []}
+    with tempfile.TemporaryDirectory() as temporary:
+        data = Path(temporary) / "pairs.csv"
+        write_pairs(args.pairs, args.columns, args.rows, data)
+        for turn in range(args.repeats):
+            for side, results in found.items():
+                cache = Path(temporary) / f"cache{side}-{turn}"
+                places = {"PLAIT_CACHE": str(cache), "HF_DATASETS_CACHE": str(cache)}
+                command = [sys.executable, __file__, side, data, "--tokenizer", args.tokenizer]
+                command += ["--max-length", str(args.max_length)]
+                shown = subprocess.check_output(command, env=os.environ | places)
+                results.append(json.loads(shown.splitlines()[-1]))
+                shutil.rmtree(cache, ignore_errors=True)
+    figures = {
+        side: {
+            "rows/s": records.spread([args.rows / r["seconds"] for r in results]),
+            "peak MiB": records.spread([r["peak_mib"] for r in results]),
+        }
+        for side, results in found.items()
+    }
+    peer, plait = figures["--map"], figures["--start"]
+    records.write(
+        "tokenise",
+        args.out,
+        settings={"rows": args.rows, "max_length": args.max_length},
+        unit="rows/s",
+        best_peer="datasets.map",
+        peers={"datasets.map": peer["rows/s"] | {"peak_mib": peer["peak MiB"]["median"]}},
+        plait={"plait": plait["rows/s"] | {"peak_mib": plait["peak MiB"]["median"]}},
+        ratios={
+            "plait": round(plait["rows/s"]["median"] / peer["rows/s"]["median"], 2),
+            "memory": round(plait["peak MiB"]["median"] / peer["peak MiB"]["median"], 2),
+        },
+        goals={"plait": 1.5, "memory": 0.25},
+    )
+
+
+def map_dataset(data: Path, tokenizer: Path, max_length: int) -> dict[str, float]:
+    """Do with datasets and transformers what `start` does with plait."""
+    import datasets
+    import transformers
+
+    datasets.disable_progress_bars()
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tokenizer))
+    before = peak_mib()
+    began = time.perf_counter()
+    rows = datasets.load_dataset("csv", data_files=str(data), split="train")
+    rows = rows.map(
+        lambda some: fast(
+            some["sentence1"], some["sentence2"], truncation=True, max_length=max_length
+        ),
+        batched=True,
+        remove_columns=["sentence1", "sentence2"],
+    )
+    seconds = time.perf_counter() - began
+    assert len(rows) > 0
+    return {"seconds": round(seconds, 2), "peak_mib": peak_mib(), "before_mib": before}
 
 
 def write_pairs(source: Path | None, columns: list[str] | None, rows: int, target: Path) -> None:

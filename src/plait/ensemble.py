@@ -37,7 +37,7 @@ FILE = "ensemble.toml"
 T = TypeVar("T")
 
 
-def load(run: str | Path, *, device: str = "auto", precision: str = "auto") -> Predictor | Ensemble:
+def load(run: str | Path, *, device: str = "auto", precision: str = "run") -> Predictor | Ensemble:
     """Read a run's best model, or the models of an ensemble."""
     if is_ensemble(Path(run)):
         return Ensemble.load(run, device=device, precision=precision)
@@ -223,7 +223,7 @@ class Ensemble(Answerer):
     """mode: the class most members choose, the median of their scores; mean: the mean of both."""
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto", precision: str = "auto") -> Ensemble:
+    def load(cls, folder: str | Path, *, device: str = "auto", precision: str = "run") -> Ensemble:
         """Read an ensemble's members."""
         path = Path(folder)
         if not is_ensemble(path):

@@ -14,6 +14,7 @@ from plait.data import Collator, Dataset, Tokenizer
 from plait.errors import RunError, UsageError, suggest
 from plait.evaluate import Scorer, Scores, Task, score_answers
 from plait.model.encoder import build_encoder
+from plait.model.inference import Form, pack, why_not
 from plait.registry import load_plugin
 from plait.training.build import (
     build_collator,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 Text = str | tuple[str, ...]
 """One text, or the two of a pair."""
 
+
+PRECISIONS = ("auto", "run", "fp32", "bf16", "int8")
 
 ONE_TEXT = TaskSpec(kind="score", text=("text",))
 """What a text to be embedded looks like to the collator."""
@@ -153,8 +156,12 @@ class Predictor(Answerer):
     scorer: Scorer
 
     @classmethod
-    def load(cls, run: str | Path, *, device: str = "auto", precision: str = "auto") -> Predictor:
-        """Read a run's best model."""
+    def load(cls, run: str | Path, *, device: str = "auto", precision: str = "run") -> Predictor:
+        """Read a run's best model.
+
+        `precision` is run for what its training takes here, so that figures are those of the
+        training; auto for what is fastest here; or fp32, bf16, int8 (on CPUs).
+        """
         folder = RunFolder(Path(run))
         if not folder.path.is_dir():
             raise RunError(f"there is no run at {folder.path}")
@@ -169,9 +176,18 @@ class Predictor(Answerer):
         model = build_model(config, encoder, tasks)
         load_weights(folder.weights, model)
         model.to(place).eval()
+        as_trained = precision == "run"
+        form = choose_form(config.precision if as_trained else precision, place, as_trained)
+        autocast, batch_size = torch.bfloat16 if form == "bf16" else None, 64
+        if place.type == "cpu" and not as_trained:  # else the figures are to be the same
+            # What is packed computes in its own precision, and the rest around it in fp32.
+            packed = pack(model.encoder, form, first_only=model.reads_first_only())
+            autocast = None if packed else autocast
+            # Fewer rows pad less, and what they make stays in the CPU's cache.
+            batch_size = 32
         tokenizer = Tokenizer.from_file(folder.tokenizer)
         collator = build_collator(config, tokenizer)
-        scorer = Scorer(model, tasks, collator, autocast=choose_precision(precision, place))
+        scorer = Scorer(model, tasks, collator, batch_size, autocast)
         return cls(folder.path, config, tasks, model, tokenizer, collator, scorer)
 
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
@@ -223,6 +239,21 @@ class Predictor(Answerer):
             labelled=labelled,
             progress=progress,
         )
+
+
+def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:
+    """Turn a precision's name into one that is there."""
+    if name not in PRECISIONS:
+        raise UsageError(f"precision {name!r} is not known{suggest(name, PRECISIONS)}")
+    on_cpu = device.type == "cpu"
+    if name == "int8":
+        reason = why_not("int8") if on_cpu else "it is for CPUs"
+        if reason:
+            raise UsageError(f"precision int8 cannot be had: {reason}; choose auto or fp32")
+        return "int8"
+    if name == "auto" and on_cpu and not as_trained:
+        return "fp32" if why_not("bf16") else "bf16"
+    return "bf16" if choose_precision(name, device) == torch.bfloat16 else "fp32"
 
 
 def _refuse_one(texts: object) -> None:

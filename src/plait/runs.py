@@ -70,7 +70,7 @@ class _Teacher:
         self, config: RunConfig, tasks: Sequence[str], data: str | None, progress: Progress
     ) -> dict[str, Floats]:
         """Answer the training rows of a recipe's tasks, drawn and augmented as its own are."""
-        model = load(self.folder, device=config.device, precision=config.precision)
+        model = load(self.folder, device=config.device)
         datasets = model.read(config, "train", data=data, tasks=tasks)
         watched = model.watched(progress)
         return {task: watched.answer(task, datasets[task]) for task in tasks}
@@ -137,7 +137,7 @@ def train_ensemble(
     }
     first = next(iter(config.members.values()))
     if any(task.dev for task in first.tasks.values()):
-        model = load(folder, device=first.device, precision=first.precision)
+        model = load(folder, device=first.device)
         watched = model if progress is None else model.watched(progress)
         result["dev"] = watched.evaluate("dev", data=data).to_json()
         result["baseline"] = next(iter(results.values()))["baseline"]

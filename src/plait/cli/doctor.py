@@ -85,7 +85,13 @@ def _devices() -> Iterator[tuple[str, str]]:
 
     import torch
 
+    from plait.model.inference import why_not
+
     yield "ok", f"cpu: {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    if reason := why_not("bf16"):
+        yield "note", f"cpu: no bf16: {reason}; `plait predict` answers in fp32 on it"
+    else:
+        yield "ok", "cpu: bf16, which `plait predict` answers in on it; --precision fp32 is exact"
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             memory = torch.cuda.get_device_properties(index).total_memory >> 30

@@ -22,6 +22,14 @@ RunArgument = Annotated[
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:1 ...")
 ]
+Precision = Literal["auto", "run", "fp32", "bf16", "int8"]
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option(
+        "--precision",
+        help="auto is the fastest here, run what training takes, fp32 exact; int8 for CPUs.",
+    ),
+]
 
 MOST_COLUMNS = 10
 """Classes up to which the table shows what was taken for what; JSON has it for any number."""
@@ -37,6 +45,7 @@ def evaluate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "run",
 ) -> None:
     """Score a run on its dev files, or others.
 
@@ -47,7 +56,7 @@ def evaluate(
     from plait.cli.display import Display
 
     with Display() as display:
-        predictor = load_watched(run, device, display)
+        predictor = load_watched(run, device, display, precision=precision)
         check_labelled(predictor, split, data, task)
         datasets = predictor.load_split(split, data=data, tasks=task, progress=display.reading)
         scores = predictor.score(datasets)
@@ -60,7 +69,14 @@ def evaluate(
     show_scores(scores, split)
 
 
-def load_watched(run: Path, device: str, display: Display, doing: str = "scoring") -> Answerer:
+def load_watched(
+    run: Path,
+    device: str,
+    display: Display,
+    doing: str = "scoring",
+    *,
+    precision: Precision = "run",
+) -> Answerer:
     """Load a run that shows how far it is in what it is doing."""
     display.begin(f"loading {run}")
     from plait.ensemble import load
@@ -68,7 +84,7 @@ def load_watched(run: Path, device: str, display: Display, doing: str = "scoring
     def progress(task: str, done: int, total: int) -> None:
         display.work(f"{doing} {task}", done, total)
 
-    return load(run, device=device).watched(progress)
+    return load(run, device=device, precision=precision).watched(progress)
 
 
 def check_labelled(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, RunArgument, load_watched
+from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument, load_watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,6 +68,7 @@ def predict(
         bool, typer.Option("--probabilities", help="Write every class's probability, too.")
     ] = False,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
 ) -> None:
     """Answer texts with a trained run.
 
@@ -79,7 +80,7 @@ def predict(
     _check_words(texts, input_, column, output)
     shape = _choose_format(form, output, bool(texts))
     with Display() as display:
-        predictor = load_watched(run, device, display)
+        predictor = load_watched(run, device, display, precision=precision)
         names = _choose_tasks(predictor, task, len(texts or ()))
         width = len(predictor.tasks[names[0]].spec.text)
         rows: Iterable[Row]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, RunArgument, load_watched
+from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument, load_watched
 from plait.cli.train import DataOption
 
 SPLITS: tuple[Literal["dev"], Literal["test"]] = ("dev", "test")
@@ -24,6 +24,7 @@ def submit(
         typer.Option("--split", help="Which files; both if left out."),
     ] = None,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "run",
 ) -> None:
     """Write the answers to dev and test files for submission.
 
@@ -37,7 +38,7 @@ def submit(
 
     written = []
     with Display() as display:
-        predictor = load_watched(run, device, display, "answering")
+        predictor = load_watched(run, device, display, "answering", precision=precision)
         from plait.training.checkpoint import atomic_path
 
         splits = {

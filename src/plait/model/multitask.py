@@ -82,6 +82,10 @@ class MultitaskModel(nn.Module):
         """Say whether a task trains the shared encoder."""
         return task not in self.readers
 
+    def reads_first_only(self) -> bool:
+        """Say whether of the last layer's output only the first token is ever read."""
+        return self.pooling != "mean" and all(h.takes == "pooled" for h in self.heads.values())
+
     def shared_parameters(self) -> dict[str, nn.Parameter]:
         """Return what every task trains: the encoder."""
         return {f"encoder.{name}": p for name, p in self.encoder.named_parameters()}

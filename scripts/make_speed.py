@@ -1,0 +1,119 @@
+"""Write docs/speed.md out of results/bench/*.json.
+
+    python scripts/make_speed.py [FILE]
+
+What is written follows from the records alone, so a test can compare.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "speed.md"
+
+ABOUT = {
+    "cpu_predict": (
+        "Answers on a CPU",
+        "Sentence pairs are answered by the same BERT with pooler and one linear layer, from the "
+        "texts on, tokenising included. The best of transformers' text-classification pipeline "
+        "and sentence-transformers' CrossEncoder, with the batch sizes named, is the peer. "
+        "`auto` is the default of `plait predict`; *same* is the share of answers that are "
+        "those of fp32.",
+    ),
+    "cpu_train": (
+        "Training on a CPU",
+        "The same BERT is trained on the sample's paraphrase pairs with batches of the same size "
+        "in a random order, dropout, clipping and AdamW, by transformers' Trainer with dynamic "
+        "padding and by plait, which works on no padding. fp32 is plait's default on CPUs; "
+        '`precision = "bf16"` must be asked for.',
+    ),
+    "tokenise": (
+        "Tokenising",
+        "A file of sentence pairs is read and tokenised for the first time, beside "
+        "`datasets.map` with transformers' fast tokenizer. Peak memory is that of the process.",
+    ),
+}
+"""Title and explanation by the benchmark's name; one without has its name alone."""
+
+TOP = """# Speed
+
+What `make bench` measures, beside peers: `python benchmarks/NAME.py` is one benchmark. A figure is
+the median of repeats in which the sides took turns, with the lowest and highest. A ratio is plait's
+figure over the best peer's. The goals were set beforehand; those that were missed stay here.
+"""
+
+
+def main() -> None:
+    path = Path(sys.argv[1]) if sys.argv[1:] else PAGE
+    path.write_text(page(), encoding="utf-8", newline="\n")
+    print(path)
+
+
+def page() -> str:
+    """Return the whole page."""
+    paths = sorted((ROOT / "results" / "bench").glob("*.json"))
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    lines = ["<!-- Made by `make docs` (scripts/make_speed.py); do not edit. -->", "", TOP]
+    lines += ["| benchmark | best peer | peer | plait | ratio | goal | met |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    lines += [row for record in records for row in _rows(record)]
+    for record in records:
+        lines += _section(record)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _rows(record: dict[str, Any]) -> list[str]:
+    """Return one line per goal."""
+    peer, lines = record["peers"][record["best_peer"]], []
+    for name, goal in record["goals"].items():
+        if name == "memory":
+            (ours,) = record["plait"].values()
+            shown = [f"{side['peak_mib']:,.0f} MiB" for side in (peer, ours)]
+            ratio, met = record["ratios"][name], record["ratios"][name] <= goal
+        else:
+            side = name.partition(" (")[0]
+            shown = [f"{s['median']:,.0f} {record['unit']}" for s in (peer, record["plait"][side])]
+            ratio, met = record["ratios"][side], record["ratios"][side] >= goal
+        cells = [f"{record['benchmark']}: {name}", record["best_peer"], *shown]
+        cells += [f"{ratio:.2f}", f"{goal:g}", "yes" if met else "no"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _section(record: dict[str, Any]) -> list[str]:
+    title, about = ABOUT.get(record["benchmark"], (record["benchmark"], ""))
+    lines = ["", f"## {title}", "", _wrap(about), ""]
+    lines += [f"| side | {record['unit']} | lowest to highest | repeats | also |"]
+    lines += ["|---|---|---|---|---|"]
+    for name, side in (record["peers"] | record["plait"]).items():
+        also = []
+        if "same_answers" in side:
+            also.append(f"{side['same_answers']:.2%} same")
+        if "peak_mib" in side:
+            also.append(f"{side['peak_mib']:,.0f} MiB")
+        between = f"{side['low']:,.1f} to {side['high']:,.1f}"
+        lines += [
+            f"| {name} | {side['median']:,.1f} | {between} | {side['runs']} | {', '.join(also)} |"
+        ]
+    made = f"Settings: {_words(record['settings'])}. Hardware: {_words(record['hardware'])}. "
+    lines += ["", _wrap(f"{made}Versions: {_words(record['versions'])}.")]
+    if note := record.get("note"):
+        lines += ["", _wrap(note)]
+    return lines
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
+def _words(table: dict[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in table.items())
+
+
+if __name__ == "__main__":
+    main()
