@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from plait.model import inference
 from plait.model.bert import Bert, BertConfig
 from plait.model.inference import Int8Linear, pack, pack_linear, why_not
 from plait.types import Tokens
@@ -74,6 +75,6 @@ def test_the_encoder_is_the_same(bert, tokens, name, near, first_only):
 
 
 def test_what_cannot_be_had_is_left_alone(bert, monkeypatch):
-    monkeypatch.setattr(packed, "why_not", lambda form: "not here")
+    monkeypatch.setattr(inference, "why_not", lambda form: "not here")
     assert not pack(bert, "bf16", first_only=True)
     assert isinstance(bert.layers[0].up, nn.Linear)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from plait.aggregators import AGGREGATORS, Aggregator
 from plait.aggregators.pcgrad import PCGrad
 from plait.config import StageConfig
+from plait.data import Buckets, Parcel
 from plait.errors import RecipeError
 from plait.losses import DEFAULT_LOSSES, LOSSES, Loss
 from plait.model.multitask import MultitaskModel
@@ -647,6 +648,63 @@ def test_nothing_is_read_from_the_device(tiny_model, make_step, batches, monkeyp
         for turns in ([batches], [{"mood": batches["mood"]}, {"near": batches["near"]}]):
             step(turns)
         step.end_epoch()
+
+
+def joinable(batch: Batch) -> Parcel:
+    """Wrap up a batch as one whose length others may set."""
+
+    def unpack(*inputs: Tensor, length: int = 16, total: int | None = None) -> Batch:
+        parts = [torch.nn.functional.pad(p, (0, length - p.shape[1])) for p in inputs[:3]]
+        return Batch(Tokens(*parts, total), inputs[3])
+
+    lengths = batch.tokens.mask.sum(dim=1).numpy().reshape(-1, len(batch.labels))
+    return replace(Parcel.of(batch), unpack=unpack, lengths=lengths)
+
+
+@pytest.mark.parametrize("weighting", ["fixed", "uncertainty", "dwa", "famo"])
+@pytest.mark.parametrize("regularizer", [None, "bregman", "smart", "smart-unit"])
+def test_tasks_in_one_pass_make_the_same_updates(
+    tiny_model, make_step, batches, monkeypatch, weighting, regularizer
+):
+    # The same noise for every row, however many there are.
+    monkeypatch.setattr(torch, "randn_like", lambda x: torch.ones_like(x) * x.sign())
+    steps = []
+    for together in (None, Buckets((16,), (200,))):
+        model = tiny_model(dropout=0.0)
+        table = {"name": regularizer, "weight": {"mood": 0.5, "near": 2.0}}
+        terms = () if regularizer is None else (REGULARIZERS.build(table, "x"),)
+        step = make_step(
+            model, clip=1.0, weighting=weighting, regularizers=terms, together=together
+        )
+        for term in terms:
+            term.begin(model, 10)
+        steps.append(step)
+    calls = []
+    monkeypatch.setattr(
+        steps[1].model.encoder, "forward", counted(steps[1].model.encoder.forward, calls)
+    )
+    for _ in range(3):
+        turn = {task: joinable(batch) for task, batch in batches.items()}
+        results = [step([turn]) for step in steps]
+        for task, loss in results[0].losses.items():
+            torch.testing.assert_close(loss, results[1].losses[task], rtol=1e-5, atol=1e-6)
+            if regularizer is not None:
+                torch.testing.assert_close(
+                    results[0].terms[task], results[1].terms[task], rtol=1e-4, atol=1e-9
+                )
+        torch.testing.assert_close(results[0].grad_norm, results[1].grad_norm, rtol=1e-4, atol=1e-6)
+    assert_same(steps[0].model, steps[1].model, atol=1e-3 if regularizer else 1e-4)
+    passes = {None: 1, "bregman": 2, "smart": 3, "smart-unit": 3}[regularizer]
+    looks = 3 if weighting == "famo" else 0
+    assert len(calls) == 3 * (passes + looks)
+
+
+def counted(function, calls: list):
+    def call(*args, **settings):
+        calls.append(1)
+        return function(*args, **settings)
+
+    return call
 
 
 @pytest.mark.parametrize("aggregator", ["sum", "pcgrad", "gradvac", "nash-mtl"])

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     Ints = npt.NDArray[np.int64]
@@ -42,20 +44,37 @@ class Buckets:
         The last sizes hold any batch there can be. The draw has a seed of its own: equal data
         has equal sizes in every run.
         """
-        num_rows = lengths.shape[1]
-        batch_size = min(batch_size, num_rows)
-        generator = np.random.default_rng(0)
-        drawn = generator.integers(num_rows, size=(NUM_DRAWN, batch_size))
-        longest = lengths.max(axis=0)
-        heaviest = np.sort(lengths.sum(axis=0))[-batch_size:].sum()
-        maxima = np.append(longest[drawn].max(axis=1), longest.max())
-        totals = np.append(lengths.sum(axis=0)[drawn].sum(axis=1), heaviest)
-        return cls(choose_sizes(maxima, num_lengths), choose_sizes(totals, num_totals))
+        longest, totals = _draw(lengths, batch_size)
+        return cls(choose_sizes(longest, num_lengths), choose_sizes(totals, num_totals))
+
+    @classmethod
+    def fit_together(
+        cls, tasks: Sequence[tuple[Ints, int]], *, num_lengths: int = 2, num_totals: int = 3
+    ) -> Buckets:
+        """Choose sizes for batches of several tasks in one, from each one's lengths and size.
+
+        Few, as a step of several tasks takes long to capture.
+        """
+        drawn = [_draw(lengths, batch_size) for lengths, batch_size in tasks]
+        longest = np.stack([own for own, _ in drawn]).max(axis=0)
+        totals = np.stack([own for _, own in drawn]).sum(axis=0)
+        return cls(choose_sizes(longest, num_lengths), choose_sizes(totals, num_totals))
 
     def room(self, lengths: Ints) -> tuple[int, int]:
         """Return the sizes that a batch of these input lengths is filled up to."""
         longest, total = int(lengths.max()), int(lengths.sum())
         return _up(self.lengths, longest), _up(self.totals, total)
+
+
+def _draw(lengths: Ints, batch_size: int) -> tuple[Ints, Ints]:
+    """Return the longest input and the total of drawn batches, the largest there can be last."""
+    num_rows = lengths.shape[1]
+    batch_size = min(batch_size, num_rows)
+    drawn = np.random.default_rng(0).integers(num_rows, size=(NUM_DRAWN, batch_size))
+    longest, total = lengths.max(axis=0), lengths.sum(axis=0)
+    heaviest = np.sort(total)[-batch_size:].sum()
+    maxima = np.append(longest[drawn].max(axis=1), longest.max())
+    return maxima, np.append(total[drawn].sum(axis=1), heaviest)
 
 
 def choose_sizes(seen: Ints, count: int) -> tuple[int, ...]:

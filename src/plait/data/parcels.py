@@ -14,6 +14,8 @@ from plait.types import Batch, Tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
 
@@ -28,6 +30,8 @@ class Parcel:
     key: Hashable
     """Parcels of one task with equal keys can go through one captured step."""
     num_examples: int
+    lengths: npt.NDArray[np.int64] | None = None
+    """Of every input, where `unpack` can be told another `length` and `total`; else None."""
 
     @classmethod
     def of(cls, batch: Batch) -> Parcel:

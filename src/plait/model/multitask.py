@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -9,15 +10,45 @@ from torch import Tensor, nn
 
 from plait.model.encoder import pool
 from plait.model.interface import Adapter, Encoded
+from plait.types import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from plait.model.encoder import Encoder
     from plait.model.heads import Head
-    from plait.types import Tokens
+    from plait.types import Batch
 
 Pooling = Literal["cls-pooler", "cls", "mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Batches of several tasks, to go through the encoder in one pass."""
+
+    tasks: tuple[str, ...]
+    batches: tuple[Batch, ...]
+    tokens: Tokens
+    """Those of all batches, one after the other."""
+
+    @classmethod
+    def of(cls, batches: Mapping[str, Batch], total: int | None = None) -> Group:
+        """Put batches of one length together; `total` is how many real tokens there are at most."""
+        tokens = [batch.tokens for batch in batches.values()]
+        if len(tokens) == 1:
+            return cls(tuple(batches), tuple(batches.values()), tokens[0])
+        ids, types, mask = (
+            torch.cat([getattr(part, name) for part in tokens]) for name in ("ids", "types", "mask")
+        )
+        joined = Tokens(ids, types, mask, total)
+        return cls(tuple(batches), tuple(batches.values()), joined)
+
+    def only(self, tasks: Collection[str]) -> Group:
+        """Return the group of some of its tasks."""
+        if len(tasks) == len(self.tasks):
+            return self
+        pairs = zip(self.tasks, self.batches, strict=True)
+        return Group.of({t: batch for t, batch in pairs if t in tasks}, self.tokens.total)
 
 
 class MultitaskModel(nn.Module):
@@ -46,18 +77,36 @@ class MultitaskModel(nn.Module):
         """Return one vector per row, [rows, width], of the encoder as it is for no task."""
         return pool(self.encoder(tokens, embeddings), tokens.mask, self.pooling)
 
-    def forward(self, task: str, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return a task's outputs, [examples, num_outputs].
+    def forward(
+        self, task: str | Group, tokens: Tokens, embeddings: Tensor | None = None
+    ) -> Tensor | list[Tensor]:
+        """Return a task's outputs, [examples, num_outputs]; or those of each task of a group.
 
         `embeddings`, where given, stands in for the word embeddings of `tokens`.
         """
-        encoded = self._encode(task, tokens, embeddings)
+        if isinstance(task, str):
+            return self._answer(task, self._encode(task, tokens, embeddings), tokens.mask)
+        if len(task.tasks) == 1:
+            (alone,) = task.tasks
+            return [self._answer(alone, self._encode(alone, tokens, embeddings), tokens.mask)]
+        encoded = self.encoder(tokens, embeddings)
+        counts = [len(batch.tokens.ids) for batch in task.batches]
+        hidden, masks = encoded.hidden.split(counts), tokens.mask.split(counts)
+        pooled = [None] * len(counts) if encoded.pooled is None else encoded.pooled.split(counts)
+        parts = zip(task.tasks, hidden, pooled, masks, strict=True)
+        return [self._answer(name, Encoded(h, (), p), mask) for name, h, p, mask in parts]
+
+    def _answer(self, task: str, encoded: Encoded, mask: Tensor) -> Tensor:
         head = self.heads[f"task-{task}"]
         if head.takes == "hidden":
             outputs: Tensor = head(encoded.hidden)
         else:
-            outputs = head(pool(encoded, tokens.mask, self.pooling))
+            outputs = head(pool(encoded, mask, self.pooling))
         return outputs
+
+    def shares_a_pass(self, task: str) -> bool:
+        """Say whether a task's rows can be encoded together with those of others."""
+        return self.touches_encoder(task) and f"task-{task}" not in self.adapters
 
     def add_head(self, task: str, head: Head) -> None:
         """Put in one more head."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from plait.errors import suggest
+from plait.model.multitask import Group
 from plait.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from torch import Tensor
 
@@ -44,6 +45,20 @@ class Regularizer(ABC):
 
         It leaves parameters and their `.grad` alone and asks the device for no value.
         """
+
+    def for_all(
+        self,
+        model: MultitaskModel,
+        group: Group,
+        outputs: Sequence[Tensor],
+        losses: Sequence[Loss],
+    ) -> list[Tensor]:
+        """Return the terms of several tasks' batches, as calling it for each would.
+
+        One that runs the encoder can do so once for all, by `model(group, group.tokens)`.
+        """
+        each = zip(group.tasks, group.batches, outputs, losses, strict=True)
+        return [self(model, task, batch, out, loss) for task, batch, out, loss in each]
 
     def check(self, tasks: Collection[str]) -> None:  # noqa: B027
         """Raise ValueError where the settings do not suit a run's tasks; called before all else."""
@@ -86,17 +101,38 @@ class Weighted(Regularizer):
         self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
     ) -> Tensor:
         """Return the term times the task's weight; without a look at the batch if that is 0."""
-        weight = self.weight_of(task)
-        if weight == 0:
-            return torch.zeros((), device=outputs.device)
-        term = weight * self.term(model, task, batch, outputs, loss)
-        return term.to(torch.promote_types(outputs.dtype, torch.float32))
+        return self.for_all(model, Group.of({task: batch}), [outputs], [loss])[0]
+
+    def for_all(
+        self,
+        model: MultitaskModel,
+        group: Group,
+        outputs: Sequence[Tensor],
+        losses: Sequence[Loss],
+    ) -> list[Tensor]:
+        """Return each task's term times its weight, in one go for those that have any."""
+        known = dict(zip(group.tasks, zip(outputs, losses, strict=True), strict=True))
+        wanted = [task for task in group.tasks if self.weight_of(task)]
+        found: dict[str, Tensor] = {}
+        if wanted:
+            some, means = zip(*(known[task] for task in wanted), strict=True)
+            terms = self.terms(model, group.only(wanted), some, means)
+            found = dict(zip(wanted, terms, strict=True))
+        weighted = []
+        for task, out in zip(group.tasks, outputs, strict=True):
+            term = found.get(task, torch.zeros((), device=out.device)) * self.weight_of(task)
+            weighted.append(term.to(torch.promote_types(out.dtype, torch.float32)))
+        return weighted
 
     @abstractmethod
-    def term(
-        self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
-    ) -> Tensor:
-        """Return the term without its weight, a mean over the examples."""
+    def terms(
+        self,
+        model: MultitaskModel,
+        group: Group,
+        outputs: Sequence[Tensor],
+        losses: Sequence[Loss],
+    ) -> list[Tensor]:
+        """Return each task's term without its weight, a mean over the examples."""
 
     def weight_of(self, task: str) -> float:
         """Return a task's weight."""

@@ -13,13 +13,12 @@ from plait.regularizers.divergences import Variant, last_distance
 from plait.regularizers.passes import clean_outputs, exact
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
     from plait.losses import Loss
-    from plait.model.multitask import MultitaskModel
-    from plait.types import Batch
+    from plait.model.multitask import Group, MultitaskModel
 
 
 @REGULARIZERS.register("bregman")
@@ -64,16 +63,21 @@ class Bregman(Weighted):
         self.num_early = round(self.early * num_steps)
         self.past = {n: p.detach().clone() for n, p in _trained(model).items()}
 
-    def term(
-        self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
-    ) -> Tensor:
-        """Return the mean distance between the outputs under theta and under theta~."""
+    def terms(
+        self,
+        model: MultitaskModel,
+        group: Group,
+        outputs: Sequence[Tensor],
+        losses: Sequence[Loss],
+    ) -> list[Tensor]:
+        """Return the mean distances between the outputs under theta and under theta~."""
         if not self.past:  # the term would be 0, silently
             raise RuntimeError("begin() was not called: there is no past to stay near")
-        now = clean_outputs(model, task, batch, outputs)
-        with exact(model, outputs.device), torch.no_grad():
-            before = functional_call(model, self.past, (task, batch.tokens))
-        return last_distance(self.variant, loss, now, before).mean()
+        now = clean_outputs(model, group, outputs)
+        with exact(model, group.tokens.ids.device), torch.no_grad():
+            before = functional_call(model, self.past, (group, group.tokens))
+        each = zip(losses, now, before, strict=True)
+        return [last_distance(self.variant, *one).mean() for one in each]
 
     @torch.no_grad()
     def after_update(self, model: MultitaskModel, step: int) -> None:

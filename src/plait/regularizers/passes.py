@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
-    from plait.model.multitask import MultitaskModel
-    from plait.types import Batch
+    from plait.model.multitask import Group, MultitaskModel
 
 
 @contextmanager
@@ -56,16 +55,18 @@ def frozen(model: MultitaskModel) -> Iterator[None]:
             parameter.requires_grad_()
 
 
-def clean_outputs(model: MultitaskModel, task: str, batch: Batch, outputs: Tensor) -> Tensor:
-    """Return a task's outputs as `exact` has them: those at hand where they are, or a new pass.
+def clean_outputs(
+    model: MultitaskModel, group: Group, outputs: Sequence[Tensor]
+) -> Sequence[Tensor]:
+    """Return each task's outputs as `exact` has them: those at hand where they are, or a new pass.
 
     Call it outside `exact`, as it asks how the outputs at hand were made.
     """
-    device = outputs.device
+    device = group.tokens.ids.device
     if not torch.is_autocast_enabled(device.type) and not _drops_out(model):
         return outputs
     with exact(model, device):
-        made: Tensor = model(task, batch.tokens)
+        made: list[Tensor] = model(group, group.tokens)
     return made
 
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from plait.model.multitask import Group
 from plait.regularizers.base import Weighted
 from plait.regularizers.divergences import Variant, inner_distance
 from plait.regularizers.passes import frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from plait.losses import Loss
@@ -43,16 +46,27 @@ class Perturbing(Weighted):
     def perturb(
         self, model: MultitaskModel, task: str, batch: Batch, clean: Tensor, loss: Loss
     ) -> Tensor:
+        """Return x~ - x of one task's batch after the inner steps."""
+        return self.perturb_all(model, Group.of({task: batch}), [clean], [loss])
+
+    def perturb_all(
+        self, model: MultitaskModel, group: Group, clean: Sequence[Tensor], losses: Sequence[Loss]
+    ) -> Tensor:
         """Return x~ - x after the inner steps, [rows, length, width]; 0 at padding."""
-        words = model.encoder.word_embeddings(batch.tokens.ids).detach()
-        real = batch.tokens.mask.unsqueeze(-1)
+        tokens = group.tokens
+        words = model.encoder.word_embeddings(tokens.ids).detach()
+        real = tokens.mask.unsqueeze(-1)
         change = self.sigma * torch.randn_like(words) * real
         for _ in range(self.inner_steps):
             change.requires_grad_()
             with frozen(model):  # only the way back to the input is wanted
-                moved = model(task, batch.tokens, words + change)
+                moved = model(group, tokens, words + change)
             # A sum: an example's direction does not depend on how many others there are.
-            distance = inner_distance(self.variant, loss, clean, moved).sum()
+            apart = [
+                inner_distance(self.variant, *each).sum()
+                for each in zip(losses, clean, moved, strict=True)
+            ]
+            distance = torch.stack(apart).sum()
             (gradient,) = torch.autograd.grad(distance, change)
             change = self.move(change.detach(), gradient * real)
         return change

@@ -13,11 +13,12 @@ from plait.regularizers.passes import clean_outputs, exact
 from plait.regularizers.perturbation import Perturbing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from plait.losses import Loss
-    from plait.model.multitask import MultitaskModel
-    from plait.types import Batch
+    from plait.model.multitask import Group, MultitaskModel
 
 
 @REGULARIZERS.register("smart")
@@ -51,16 +52,21 @@ class SMART(Perturbing):
     epsilon: float = 1e-5
     eta: float = 1e-3
 
-    def term(
-        self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
-    ) -> Tensor:
-        """Return the mean distance between the outputs and those of the worst input near."""
-        clean = clean_outputs(model, task, batch, outputs)
-        with exact(model, outputs.device):
-            change = self.perturb(model, task, batch, clean.detach(), loss)
-            words = model.encoder.word_embeddings(batch.tokens.ids)
-            moved = model(task, batch.tokens, words + change)
-        return last_distance(self.variant, loss, clean, moved).mean()
+    def terms(
+        self,
+        model: MultitaskModel,
+        group: Group,
+        outputs: Sequence[Tensor],
+        losses: Sequence[Loss],
+    ) -> list[Tensor]:
+        """Return the mean distances between the outputs and those of the worst inputs near."""
+        clean = clean_outputs(model, group, outputs)
+        with exact(model, group.tokens.ids.device):
+            change = self.perturb_all(model, group, [out.detach() for out in clean], losses)
+            words = model.encoder.word_embeddings(group.tokens.ids)
+            moved = model(group, group.tokens, words + change)
+        each = zip(losses, clean, moved, strict=True)
+        return [last_distance(self.variant, *one).mean() for one in each]
 
     def move(self, change: Tensor, gradient: Tensor) -> Tensor:
         """Go `eta` along the gradient over its largest entry, held inside the ball."""

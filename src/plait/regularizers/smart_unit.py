@@ -10,11 +10,12 @@ from plait.regularizers.divergences import last_distance
 from plait.regularizers.perturbation import Perturbing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from plait.losses import Loss
-    from plait.model.multitask import MultitaskModel
-    from plait.types import Batch
+    from plait.model.multitask import Group, MultitaskModel
 
 
 @REGULARIZERS.register("smart-unit")
@@ -44,14 +45,19 @@ class SMARTUnit(Perturbing):
     epsilon: float = 1e-6
     step_size: float = 1e-3
 
-    def term(
-        self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
-    ) -> Tensor:
-        """Return the mean distance between the outputs and those of the disturbed input."""
-        change = self.perturb(model, task, batch, outputs.detach(), loss)
-        words = model.encoder.word_embeddings(batch.tokens.ids)
-        moved = model(task, batch.tokens, words + change)
-        return last_distance(self.variant, loss, outputs, moved).mean()
+    def terms(
+        self,
+        model: MultitaskModel,
+        group: Group,
+        outputs: Sequence[Tensor],
+        losses: Sequence[Loss],
+    ) -> list[Tensor]:
+        """Return the mean distances between the outputs and those of the disturbed inputs."""
+        change = self.perturb_all(model, group, [out.detach() for out in outputs], losses)
+        words = model.encoder.word_embeddings(group.tokens.ids)
+        moved = model(group, group.tokens, words + change)
+        each = zip(losses, outputs, moved, strict=True)
+        return [last_distance(self.variant, *one).mean() for one in each]
 
     def move(self, change: Tensor, gradient: Tensor) -> Tensor:
         """Go `step_size` along the gradient, then make every word's largest entry 1."""

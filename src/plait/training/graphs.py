@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    Outputs = tuple[Tensor | None, ...]
+    Outputs = Sequence[Tensor | None]
     Function = Callable[..., Outputs]
 
 MEMORY_SHARE = 0.9

@@ -18,7 +18,8 @@ import torch
 from plait.data import Parcel
 from plait.errors import RecipeError
 from plait.pretrain.meta import FOMAML, MetaKind, Reptile
-from plait.training.step import FlatGradients, LossSums, Step, StepResult
+from plait.training.gradients import FlatGradients
+from plait.training.step import LossSums, Step, StepResult
 from plait.weighting import WEIGHTINGS
 
 if TYPE_CHECKING:

@@ -48,6 +48,8 @@ class _Plan(NamedTuple):
     regularizers: list[Regularizer]
     objectives: dict[str, Objective]
     streams: dict[str, Stream]
+    together: Buckets | None
+    """Sizes of the tasks' batches as one, where they can go through the encoder as one."""
 
 
 def check_stages(
@@ -122,6 +124,7 @@ def _build_step(parts: Parts, kind: StageKind, settings: StageConfig, plan: _Pla
         clip=settings.clip,
         autocast=parts.autocast,
         graphs=config.graphs and not isinstance(kind, MetaKind),
+        together=plan.together,
     )
 
 
@@ -167,6 +170,7 @@ def _plan_stage(
         ],
         objectives,
         {task: _stream(parts, passes[task], objectives[task]) for task in names},
+        _fit_together(parts, objectives, passes) if most > 1 else None,
     )
     if plan.aggregator.per_task and most == 1 < len(names) and settings.accumulate == 1:
         raise RecipeError(
@@ -249,6 +253,20 @@ def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> 
     return passes
 
 
+def _fit_together(
+    parts: Parts, objectives: Mapping[str, Objective], passes: Mapping[str, Passes]
+) -> Buckets | None:
+    """Choose sizes for batches of all tasks in one; none where they cannot be put together."""
+    if parts.device.type != "cuda" or not all(map(parts.model.shares_a_pass, objectives)):
+        return None
+    tasks = [
+        (objective.rows.lengths().numpy(), passes[task].batch_size)
+        for task, objective in objectives.items()
+        if objective.rows is not None
+    ]
+    return Buckets.fit_together(tasks) if len(tasks) == len(objectives) else None
+
+
 def _stream(parts: Parts, passes: Passes, objective: Objective) -> Stream:
     make: Callable[..., Batch | Parcel]
     if parts.device.type == "cuda":
@@ -283,8 +301,9 @@ def _deliver(parts: Parts, objective: Objective, batch_size: int) -> Callable[..
     resident = rows.lay_out(parts.device)
 
     def make(chosen: Tensor) -> Parcel:
-        length, total = buckets.room(lengths[:, chosen.numpy()])
+        own = lengths[:, chosen.numpy()]
+        length, total = buckets.room(own)
         unpack = partial(resident, length=length, total=total)
-        return Parcel((chosen,), unpack, (len(chosen), length, total), len(chosen))
+        return Parcel((chosen,), unpack, (len(chosen), length, total), len(chosen), own)
 
     return make

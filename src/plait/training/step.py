@@ -11,21 +11,25 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 
 from plait.data import Parcel
 from plait.model.dense import Dense, renew_copies
+from plait.model.multitask import Group
+from plait.training.gradients import FlatGradients
 from plait.training.graphs import Graphs, Plain
 from plait.weighting import Fixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
     from plait.aggregators import Aggregator
+    from plait.data import Buckets
     from plait.losses import Loss
     from plait.model.multitask import MultitaskModel
     from plait.regularizers import Regularizer
@@ -59,78 +63,6 @@ class StepResult:
     """[rows, rows]: how the tasks' gradients on the encoder agree, where two or more were seen."""
 
 
-class FlatGradients:
-    """Room for gradients in one flat tensor: shared parameters first, then each head.
-
-    Parameters get views of it as their `.grad`, so that backward passes write straight into
-    place and aggregation and clipping are a few operations on long vectors.
-    """
-
-    def __init__(
-        self,
-        shared: Sequence[nn.Parameter],
-        heads: Mapping[str, Sequence[nn.Parameter]],
-        num_rows: int,
-    ):
-        self.shared = list(shared)
-        self.heads = {task: list(parameters) for task, parameters in heads.items()}
-        num_shared = sum(map(_slot, self.shared))
-        every = [*self.shared, *(p for ps in self.heads.values() for p in ps)]
-        device = every[0].device
-        self.total = torch.zeros(sum(map(_slot, every)), device=device)
-        self.reduced = self.total[:num_shared]
-        # Where one row is enough, tasks add up in the place the update reads.
-        self.rows = (
-            self.reduced.unsqueeze(0)
-            if num_rows == 1
-            else torch.zeros(num_rows, num_shared, device=device)
-        )
-        self._row_views = [_views(row, self.shared) for row in self.rows]
-        self._shared_views = _views(self.reduced, self.shared)
-        self._head_views: dict[str, list[Tensor]] = {}
-        start = num_shared
-        for task, parameters in self.heads.items():
-            size = sum(map(_slot, parameters))
-            self._head_views[task] = _views(self.total[start : start + size], parameters)
-            start += size
-
-    def clear(self) -> None:
-        """Set every gradient to 0."""
-        self.total.zero_()
-        if len(self.rows) > 1:
-            self.rows.zero_()
-
-    def collect(self, task: str, row: int | None) -> None:
-        """Let the next backward pass add to this row, if any, and to the task's head."""
-        self._leave_shared()
-        if row is not None:
-            _point(self.shared, self._row_views[row])
-        _point(self.heads[task], self._head_views[task])
-
-    def multiply(self, factor: Tensor) -> None:
-        """Multiply every gradient that was collected."""
-        self.total.mul_(factor)
-        if len(self.rows) > 1:
-            self.rows.mul_(factor)
-
-    def apply(self, tasks: Collection[str], shared: bool) -> None:
-        """Let the optimizer read the gradients of these heads, and the reduced one if there is any.
-
-        It passes over all others, which a zero gradient would still move: by momentum and decay.
-        """
-        self._leave_shared()
-        if shared:
-            _point(self.shared, self._shared_views)
-        for task, parameters in self.heads.items():
-            for parameter, view in zip(parameters, self._head_views[task], strict=True):
-                parameter.grad = view if task in tasks else None
-
-    def _leave_shared(self) -> None:
-        """Let nobody see the shared parameters' gradients, and keep strays out of the rows."""
-        for parameter in self.shared:
-            parameter.grad = None
-
-
 class Step:
     """Callable that makes one update from the batches of one or more turns."""
 
@@ -146,10 +78,11 @@ class Step:
         autocast: torch.dtype | None = None,
         reduce: Callable[[Tensor], None] | None = None,
         graphs: bool = False,
+        together: Buckets | None = None,
     ):
         self.model, self.tasks, self.aggregator = model, tasks, aggregator
         self.optimizer, self.clip, self.autocast = optimizer, clip, autocast
-        self.reduce = reduce
+        self.reduce, self.together = reduce, together
         self.device = next(model.parameters()).device
         self.weighting = weighting or Fixed(tuple(tasks), self.device)
         self.generator = default_generator(self.device)
@@ -186,14 +119,16 @@ class Step:
         self.gradients.clear()
         sums = LossSums()
         plan = self._plan(turns)
-        for task, parcel in parcels:
-            loss, term = self.runner.run(
-                ("gradient", task, plan.row(task), plan.num_turns, parcel.key),
-                partial(self._add_gradient, task, plan, parcel),
-                parcel.inputs,
-            )
-            assert loss is not None
-            sums.add(task, loss, term)
+        if self._can_join(turns, parcels):
+            self._join(plan, parcels, sums)
+        else:
+            for task, parcel in parcels:
+                loss, term = self.runner.run(
+                    ("gradient", task, plan.row(task), plan.num_turns, parcel.key),
+                    partial(self._add_gradient, task, plan, parcel),
+                    parcel.inputs,
+                )
+                sums.add(task, cast("Tensor", loss), term)
         result = self._move(plan, sums)
         if self.weighting.looks_again:
             self.weighting.after_update(result.losses, self._look_again(parcels))
@@ -217,6 +152,66 @@ class Step:
         per_task = self.aggregator.per_task
         rows = tuple((task, i if per_task else 0) for i, task in enumerate(touching))
         return Plan(tasks, rows, len(turns), tuple(touching) if per_task else ())
+
+    def _can_join(self, turns: Sequence[Mapping[str, object]], parcels: Parcels) -> bool:
+        """Say whether an update's batches can go through the encoder as one.
+
+        Nobody then sees the tasks' gradients apart; small batches take no longer than one of them.
+        """
+        return (
+            self.together is not None
+            and not self.aggregator.per_task
+            and len(turns) == 1 < len(parcels)
+            and all(parcel.lengths is not None for _, parcel in parcels)
+        )
+
+    def _join(self, plan: Plan, parcels: Parcels, sums: LossSums) -> None:
+        """Add the gradient of all batches at once."""
+        assert self.together is not None
+        lengths = [cast("Any", parcel.lengths).ravel() for _, parcel in parcels]
+        room = self.together.room(np.concatenate(lengths))
+        counts = tuple(parcel.num_examples for _, parcel in parcels)
+        found = self.runner.run(
+            ("gradients", plan, counts, room),
+            partial(self._add_gradients, plan, parcels, *room),
+            [part for _, parcel in parcels for part in parcel.inputs],
+        )
+        for i, (task, _) in enumerate(parcels):
+            sums.add(task, cast("Tensor", found[2 * i]), found[2 * i + 1])
+
+    def _add_gradients(
+        self, plan: Plan, parcels: Parcels, length: int, total: int, *inputs: Tensor
+    ) -> list[Tensor | None]:
+        """Add the gradient of all tasks' batches; return each one's loss and terms in turn."""
+        batches, given = {}, iter(inputs)
+        for task, parcel in parcels:
+            own = [next(given) for _ in parcel.inputs]
+            batches[task] = parcel.unpack(*own, length=length, total=None)
+        with self._precision():
+            losses, terms = self._losses_of_all(Group.of(batches, total))
+        found: list[Tensor | None] = []
+        whole = torch.zeros((), device=self.device)
+        for task, loss, term in zip(batches, losses, terms, strict=True):
+            self.gradients.collect(task, plan.row(task))
+            share = self.weighting(task, loss if term is None else loss + term)
+            whole = whole + share * (self.tasks[task].weight / plan.num_turns)
+            found += [loss.detach(), None if term is None else term.detach()]
+        whole.backward()
+        return found
+
+    def _losses_of_all(self, group: Group) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return each task's loss and the sum of its regularizer terms, after one pass."""
+        outputs = self.model(group, group.tokens)
+        means = [self.tasks[task].loss for task in group.tasks]
+        losses = []
+        for out, batch, loss in zip(outputs, group.batches, means, strict=True):
+            assert batch.labels is not None
+            losses.append(loss(out, batch.labels))
+        if not self.regularizers:
+            return losses, [None] * len(losses)
+        task_losses = cast("list[Loss]", means)
+        each = [term.for_all(self.model, group, outputs, task_losses) for term in self.regularizers]
+        return losses, [torch.stack(own).sum() for own in zip(*each, strict=True)]
 
     def _add_gradient(
         self, task: str, plan: Plan, parcel: Parcel, *inputs: Tensor
@@ -413,20 +408,3 @@ def _cosines(rows: Tensor) -> Tensor:
     gram = rows @ rows.T
     norms = gram.diagonal().sqrt().clamp(min=torch.finfo(gram.dtype).tiny)
     return (gram / norms / norms.unsqueeze(1)).clamp(-1, 1)
-
-
-def _slot(parameter: nn.Parameter) -> int:
-    """Return the room a gradient takes: a GPU reads fastest what begins on 16 bytes."""
-    return -(-parameter.numel() // 4) * 4
-
-
-def _views(flat: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
-    """Cut a flat tensor into pieces of the parameters' shapes."""
-    pieces = flat.split([_slot(p) for p in parameters]) if parameters else ()
-    pairs = zip(pieces, parameters, strict=True)
-    return [piece[: p.numel()].view_as(p) for piece, p in pairs]
-
-
-def _point(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor]) -> None:
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
