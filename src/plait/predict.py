@@ -12,7 +12,7 @@ import torch
 
 from plait.data import Collator, Dataset, Tokenizer
 from plait.errors import RunError, UsageError, suggest
-from plait.evaluate import Scorer, Scores, Task, score_answers
+from plait.evaluate import Scorer, Scores, Task, choose_batch_size, score_answers
 from plait.model.encoder import build_encoder
 from plait.model.inference import Form, pack, why_not
 from plait.registry import load_plugin
@@ -178,7 +178,7 @@ class Predictor(Answerer):
         model.to(place).eval()
         as_trained = precision == "run"
         form = choose_form(config.precision if as_trained else precision, place, as_trained)
-        autocast, batch_size = torch.bfloat16 if form == "bf16" else None, 64
+        autocast, batch_size = torch.bfloat16 if form == "bf16" else None, choose_batch_size(place)
         if place.type == "cpu" and not as_trained:  # else the figures are to be the same
             # What is packed computes in its own precision, and the rest around it in fp32.
             packed = pack(model.encoder, form, first_only=model.reads_first_only())

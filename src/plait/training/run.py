@@ -19,7 +19,7 @@ import torch
 
 from plait.data import shared_examples
 from plait.errors import DeviceMemoryError, Interrupted, RunError
-from plait.evaluate import Scorer, Scores, score_baseline
+from plait.evaluate import Scorer, Scores, choose_batch_size, score_baseline
 from plait.training.build import (
     Parts,
     build,
@@ -127,6 +127,7 @@ class _Session:
             parts.model,
             parts.tasks,
             parts.collator,
+            choose_batch_size(parts.device),
             autocast=parts.autocast,
             progress=lambda *place: self.tell("scoring", *place),
         )
