@@ -64,7 +64,7 @@ def page() -> str:
     lines += [row for record in records for row in _rows(record)]
     for record in records:
         lines += _section(record)
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, *_gpu_section()]).rstrip() + "\n"
 
 
 def _rows(record: dict[str, Any]) -> list[str]:
@@ -104,6 +104,78 @@ def _section(record: dict[str, Any]) -> list[str]:
     lines += ["", _wrap(f"{made}Versions: {_words(record['versions'])}.")]
     if note := record.get("note"):
         lines += ["", _wrap(note)]
+    return lines
+
+
+# --- on a GPU ----------------------------------------------------------------------------
+
+GPU_FOLDER = ROOT / "results" / "bench" / "gpu"
+
+GPU_TOP = """
+## On a GPU
+
+Time of one training step: the median of windows of steps after a warm-up, with the fastest and the
+slowest window. Both sides have the same data, the same random weights and bf16. What the peers
+take depends much on the host's CPU, which has to ask for every kernel of theirs, and differs from
+run to run; ours hardly does, as a step is asked for at once. The scripts are `benchmarks/gpu_*.py`.
+
+| benchmark | peer | peer, ms | plait, ms | ratio | goal | met |
+|---|---|---|---|---|---|---|
+"""
+
+GPU_GOALS = {
+    "train-8": ("BERT-base, Quora pairs, batches of 8", 10),
+    "train-256": ("BERT-base, Quora pairs, batches of 256", 2.5),
+    "tasks": ("e5-small, three tasks in turn, batches of 32", 6),
+}
+"""What a record measures, and the ratio that was the goal."""
+
+
+def _gpu_section() -> list[str]:
+    records = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(GPU_FOLDER.glob("*.json"))
+    }
+    lines = [GPU_TOP.rstrip("\n")]
+    for name, (title, goal) in GPU_GOALS.items():
+        record = records[name]
+        peers = record.get("peers") or {record["peer"]["name"]: record["peer"]}
+        peer, theirs = min(peers.items(), key=lambda item: item[1]["step_ms"])
+        ours = record["plait"]
+        ratio = theirs["step_ms"] / ours["step_ms"]
+        met = "yes" if ratio >= goal else "no"
+        cells = (title, peer, _ms(theirs), _ms(ours), f"{ratio:.1f}", f"{goal:g}", met)
+        lines.append(f"| {' | '.join(cells)} |")
+    made = records["train-8"]
+    lines += ["", _wrap(f"{made['hardware']}; versions: {_words(made['versions'])}.")]
+    return [*lines, *_smart_lines(records["smart"]), *_job_lines(records["jobs"])]
+
+
+def _ms(side: dict[str, Any]) -> str:
+    return f"{side['step_ms']:.2f} ({side['fastest_ms']:.2f} to {side['slowest_ms']:.2f})"
+
+
+def _smart_lines(record: dict[str, Any]) -> list[str]:
+    about = (
+        "What smart-unit costs, as a multiple of a plain step: 2.67 by the passes it makes, less"
+    )
+    lines = ["", about, "where the update, which both make once, is much of a step.", ""]
+    lines += ["| encoder | batch | plain, ms | smart-unit, ms | cost |", "|---|---|---|---|---|"]
+    for row in record["rows"]:
+        plain, smart = (row["plait"][name]["step_ms"] for name in ("plain", "smart"))
+        cells = (row["shape"], row["batch_size"], f"{plain:.2f}", f"{smart:.2f}")
+        lines.append(f"| {' | '.join(map(str, cells))} | {row['cost']:.2f} |")
+    return lines
+
+
+def _job_lines(record: dict[str, Any]) -> list[str]:
+    about = "Several runs on one GPU (e5-small, batches of 8), each a process of its own. `--jobs`"
+    lines = ["", about, "starts NVIDIA's MPS, without which they only take turns.", ""]
+    lines += ["| runs | MPS | ms a step | steps in all, over one run's |", "|---|---|---|---|"]
+    for row in record["runs"].values():
+        mean = sum(row["step_ms"]) / len(row["step_ms"])
+        mps = "yes" if row["mps"] else "no"
+        lines.append(f"| {row['jobs']} | {mps} | {mean:.2f} | {row['throughput']:.2f} |")
     return lines
 
 

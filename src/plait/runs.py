@@ -107,22 +107,26 @@ def train_ensemble(
     command: str = "plait train RECIPE --out RUN --resume",
     listen: Callable[[str], Sequence[Listener]] = lambda _: (),
     progress: Progress | None = None,
+    train_all: Callable[[Mapping[str, Path]], None] | None = None,
 ) -> Outcome:
     """Train every member into OUT/members, make OUT their ensemble and score it on dev.
 
     Members that are finished are passed over when it is resumed. `listen` is called with a
-    member's name before it is trained; `progress` hears how far scoring is.
+    member's name before it is trained; `progress` hears how far scoring is. `train_all` may
+    train the members into their folders beforehand, many at once.
     """
     folder = Path(out)
     _check_members(config)
     _check_place(folder, resume=resume, command=command)
     places = {name: folder / MEMBERS / name for name in config.members}
+    if train_all is not None:
+        train_all(places)
     results = {
         name: train(
             config.members[name],
             place,
             data=data,
-            resume=resume and place.exists(),
+            resume=(resume or train_all is not None) and place.exists(),
             command=command,
             listeners=listen(name),
         ).result

@@ -103,3 +103,33 @@ def test_each_is_pre_trained_on_its_own_texts(plait, tiny_recipe, tmp_path):
     losses = [event for event in map(json.loads, log) if event["event"] == "losses"]
     assert {event["stage"] for event in losses} == {"words", "finetune"}
     assert json.loads((out / "mood" / "scores.json").read_text())["steps"] == 12
+
+
+def test_several_at_once_come_to_the_same(plait, tiny_recipe, tmp_path):
+    recipe = tiny_recipe()
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone = plait("train", recipe, "--each-alone", "--out", one)
+    at_once = plait("train", recipe, "--each-alone", "--out", two, "--jobs", "2")
+    assert at_once.code == 0, at_once.err
+    assert at_once.out.replace(str(two), str(one)) == alone.out
+    assert "3 of 3" in at_once.err
+    for task in ("mood", "same", "near"):
+        weights = [(out / task / "model.safetensors").read_bytes() for out in (one, two)]
+        assert weights[0] == weights[1]
+    again = plait("train", recipe, "--each-alone", "--out", two, "--jobs", "2", "--resume")
+    assert again.code == 0, again.err
+
+
+def test_one_that_fails_is_named(plait, tiny_recipe, tmp_path):
+    out = tmp_path / "out"
+    words = ["-o", "device=cuda:7"]
+    done = plait("train", tiny_recipe(), "--each-alone", "--out", out, "--jobs", "3", *words)
+    assert done.code == 2
+    assert "device = 'cuda:7' cannot be used here" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_jobs_are_for_several_runs(plait, tiny_recipe, tmp_path):
+    done = plait("train", tiny_recipe(), "--out", tmp_path / "x", "--jobs", "2")
+    assert done.code == 2
+    assert "--jobs is for several runs" in done.err

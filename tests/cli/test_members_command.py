@@ -113,3 +113,18 @@ def test_a_teacher_that_is_not_there(plait, recipe, tmp_path):
         "plait: stage.distill.kind.teacher: there is no run at runs/nobody"
     )
     assert not (tmp_path / "x").exists()
+
+
+def test_members_at_once(plait, recipe, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    words = ["-o", "train.epochs=1"]
+    assert plait("train", recipe, "--out", one, *words).code == 0
+    done = plait("train", recipe, "--out", two, *words, "--jobs", "2")
+    assert done.code == 0, done.err
+    names = [path.name for path in sorted((two / "members").iterdir())]
+    assert len(names) == 2
+    for name in names:
+        files = [out / "members" / name / "model.safetensors" for out in (one, two)]
+        assert files[0].read_bytes() == files[1].read_bytes()
+    figures = [json.loads((out / "scores.json").read_text())["dev"] for out in (one, two)]
+    assert figures[0] == figures[1]

@@ -18,7 +18,13 @@ JOINT = "joint"
 
 
 def train_each_alone(
-    config: RunConfig, out: Path, data: str | None, *, resume: bool, command: str
+    config: RunConfig,
+    out: Path,
+    data: str | None,
+    *,
+    resume: bool,
+    command: str,
+    num_jobs: int = 1,
 ) -> None:
     """Train every task by itself into OUT/TASK and print what each came to."""
     from plait.cli.display import Display
@@ -35,6 +41,11 @@ def train_each_alone(
     from plait.training.alone import plan_alone
 
     planned = plan_alone(config, read_amounts(config, data, {}))
+    if num_jobs > 1:
+        from plait.cli.jobs import train_at_once
+
+        runs = {task: (alone.config, out / task) for task, alone in planned.items()}
+        train_at_once(runs, data, num_jobs, command)
     results = {}
     for task, alone in planned.items():
         folder = out / task

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 def train_members(
-    config: EnsembleConfig, out: Path, data: str | None, *, resume: bool, command: str
+    config: EnsembleConfig,
+    out: Path,
+    data: str | None,
+    *,
+    resume: bool,
+    command: str,
+    num_jobs: int = 1,
 ) -> None:
     """Train every member into OUT/members, make OUT their ensemble and print what it came to."""
     from plait.cli.display import Display
@@ -30,6 +36,12 @@ def train_members(
         display.begin("loading")
         return [display]
 
+    def train_all(places: Mapping[str, Path]) -> None:
+        from plait.cli.jobs import train_at_once
+
+        runs = {name: (config.members[name], place) for name, place in places.items()}
+        train_at_once(runs, data, num_jobs, command)
+
     try:
         from plait.runs import train_ensemble
 
@@ -42,6 +54,7 @@ def train_members(
                 command=command,
                 listen=listen,
                 progress=display.scoring,
+                train_all=train_all if num_jobs > 1 else None,
             )
     except KeyboardInterrupt:
         begun = (out / "members").exists()

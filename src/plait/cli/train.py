@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plait.cli.jobs import JobsOption
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -61,6 +63,7 @@ def train(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Seed, over the recipe's.")
     ] = None,
+    jobs: JobsOption = 1,
     graphs: Annotated[
         bool,
         typer.Option(
@@ -106,13 +109,16 @@ def train(
             raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
         from plait.cli.members import train_members
 
-        train_members(config, out, data, resume=resume, command=command)
+        train_members(config, out, data, resume=resume, command=command, num_jobs=jobs)
         return
     if each_alone:
         from plait.cli.alone import train_each_alone
 
-        train_each_alone(config, out, data, resume=resume, command=f"{command} --each-alone")
+        command = f"{command} --each-alone"
+        train_each_alone(config, out, data, resume=resume, command=command, num_jobs=jobs)
         return
+    if jobs > 1:
+        raise UsageError("--jobs is for several runs: a recipe that lists members, or --each-alone")
 
     from plait.cli.display import Display
 

@@ -26,6 +26,7 @@ from plait.search.space import find_distributions, read_settings, write_override
 from plait.search.trial import Job, run_trial
 from plait.training.checkpoint import write_text
 from plait.training.folder import RunFolder, take_lock
+from plait.training.sharing import shared_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -174,6 +175,10 @@ class _Session:
             optuna.trial.Trial(self.study, trial._trial_id)
             for trial in self.study.get_trials(deepcopy=False, states=(running,))
         ]
+        with shared_gpu(self.search.num_jobs):  # before the first trial's process begins
+            self._work_off(waiting)
+
+    def _work_off(self, waiting: list[Any]) -> None:
         while True:
             while len(self.active) < self.search.num_jobs:
                 trial = waiting.pop(0) if waiting else self._ask()
