@@ -158,7 +158,9 @@ def test_examples_in_help_parse(name):
 def test_commands_in_sentences_exist(page):
     for name, rest in re.findall(r"`plait\s+([a-z]+)([^`]*)`", prose(page)):
         assert name in COMMANDS, f"`plait {name}`"
-        known = {option for p in COMMANDS[name].params for option in p.opts} | {"--help"}
+        known = {
+            option for p in COMMANDS[name].params for option in (*p.opts, *p.secondary_opts)
+        } | {"--help"}
         wrong = set(re.findall(r"(?<=\s)--?[a-z]+(?:-[a-z]+)*", rest)) - known
         assert not wrong, f"`plait {name}{rest}`"
 
