@@ -287,9 +287,9 @@ class Scores:
         return {"tasks": tasks, "primary": primary, "summary": self.summary}
 
 
-def choose_batch_size(device: torch.device) -> int:
-    """Return how many rows to answer at once: a GPU is idle at fewer."""
-    return 512 if device.type == "cuda" else 64
+def choose_batch_size(device: torch.device, max_length: int) -> int:
+    """Return how many rows to answer at once: many on a GPU, as far as long ones leave memory."""
+    return max(64, min(512, 2**16 // max_length)) if device.type == "cuda" else 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,10 +178,18 @@ class Predictor(Answerer):
         model.to(place).eval()
         as_trained = precision == "run"
         form = choose_form(config.precision if as_trained else precision, place, as_trained)
-        autocast, batch_size = torch.bfloat16 if form == "bf16" else None, choose_batch_size(place)
+        autocast, batch_size = (
+            torch.bfloat16 if form == "bf16" else None,
+            choose_batch_size(place, config.encoder.max_length),
+        )
         if place.type == "cpu" and not as_trained:  # else the figures are to be the same
             # What is packed computes in its own precision, and the rest around it in fp32.
             packed = pack(model.encoder, form, first_only=model.reads_first_only())
+            if form == "int8" and not packed:
+                raise UsageError(
+                    "precision int8 is for plait's own BERT, which this run's encoder is not; "
+                    "choose auto or fp32"
+                )
             autocast = None if packed else autocast
             # Fewer rows pad less, and what they make stays in the CPU's cache.
             batch_size = 32
@@ -212,7 +220,8 @@ class Predictor(Answerer):
         dataset = self.tokenise(rows)
         device = next(self.model.parameters()).device
         vectors = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
-        with torch.inference_mode():
+        kind = self.scorer.autocast
+        with torch.inference_mode(), torch.autocast(device.type, kind, enabled=kind is not None):
             for place, batch in self.collator.iterate(dataset, ONE_TEXT, self.scorer.batch_size):
                 found = self.model.embed(batch.to(device).tokens)
                 vectors[place.numpy()] = found.float().cpu().numpy()

@@ -81,3 +81,23 @@ def test_rounding_up_adds_an_eighth_at_most(number: int) -> None:
     assert number <= rounded <= max(number + GRAIN, number * 1.25)
     assert rounded % GRAIN == 0
     assert round_up(rounded) == rounded
+
+
+def test_no_length_exceeds_what_the_encoder_reads() -> None:
+    lengths = np.array([[90, 97, 100]])
+    assert Buckets.fit(lengths, 3).room(lengths)[0] == 104
+    assert Buckets((104,), (304,), most=100).room(lengths) == (100, 304)
+
+
+def test_tasks_together_have_room() -> None:
+    generator = np.random.default_rng(0)
+    tasks = [(generator.integers(3, top, size=(1, 200)), size) for top, size in ((20, 8), (60, 4))]
+    buckets = Buckets.fit_together(tasks)
+    assert len(buckets.lengths) <= 2
+    assert len(buckets.totals) <= 3
+    for _ in range(200):
+        drawn = [own[:, generator.integers(200, size=size)].ravel() for own, size in tasks]
+        every = np.concatenate(drawn)
+        length, total = buckets.room(every)
+        assert length >= every.max()
+        assert total >= every.sum()

@@ -37,10 +37,14 @@ def test_equal_sizes_have_equal_keys() -> None:
 
 def test_filling_up_adds_padding_and_nothing_else() -> None:
     batch = make_batch(3, 5)
-    filled = Parcel.filled(batch, pad_id=77).batch(CPU)
+    filled = Parcel.filled(batch, pad_id=77, most=512).batch(CPU)
     assert filled.tokens.ids.shape == (3, 8)
     assert torch.equal(filled.tokens.ids[:, :5], batch.tokens.ids)
     assert (filled.tokens.ids[:, 5:] == 77).all()
     assert not filled.tokens.mask[:, 5:].any()
     assert filled.tokens.total == 8  # 1 + 2 + 3 real ones, rounded up
-    assert Parcel.filled(batch, 77).key == Parcel.filled(make_batch(3, 7), 77).key
+    assert Parcel.filled(batch, 77, 512).key == Parcel.filled(make_batch(3, 7), 77, 512).key
+
+
+def test_it_is_never_longer_than_the_encoder_reads() -> None:
+    assert Parcel.filled(make_batch(3, 5), pad_id=0, most=6).inputs[0].shape == (3, 6)

@@ -36,6 +36,9 @@ class Recorder(Graphs):
     def _off_default_stream(self) -> Any:
         return nullcontext()
 
+    def _recover(self) -> None:
+        pass
+
     def _record(
         self, function: Callable[..., Any], inputs: tuple[Tensor, ...]
     ) -> tuple[Callable[[], None], Any]:

@@ -243,3 +243,17 @@ def test_one_update_is_adamw_by_hand():
     optimizer.step()
     assert model.heads.weight.item() == pytest.approx(2.0 * (1 - 0.1 * 0.5) - 0.1, abs=1e-6)
     assert model.heads.bias.item() == pytest.approx(2.0 - 0.1, abs=1e-6)
+
+
+def test_groups_of_a_captured_step_have_rates_of_their_own(tiny_model, monkeypatch):
+    """A GPU's rates are tensors; groups that shared one would all learn at the last one's rate."""
+    monkeypatch.setattr(
+        "plait.training.optimizer._rate", lambda rate, device: torch.tensor(rate, device=device)
+    )
+    stage = StageConfig(lr=1e-4, head_lr=1e-2, layer_decay=0.5)
+    optimizer = build_optimizer(tiny_model(), stage)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    assert len({rate.data_ptr() for rate in rates}) == len(rates) > 3
+    set_rate(optimizer, 0.5)
+    for group in optimizer.param_groups:
+        assert group["lr"].item() == pytest.approx(group["peak_lr"] / 2)

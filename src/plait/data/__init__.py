@@ -3,7 +3,7 @@
 from plait.data.augmentations import AUGMENTATIONS, Augmentation
 from plait.data.batches import collate, iterate, text_lengths
 from plait.data.buckets import Buckets
-from plait.data.collator import Collator, Rows
+from plait.data.collator import Collator, LaidOut, Rows
 from plait.data.files import open_source
 from plait.data.fingerprints import Shared, shared_examples
 from plait.data.folders import cache_root, find_file, find_root, sample_root
@@ -23,6 +23,7 @@ __all__ = [
     "Columns",
     "Dataset",
     "FileReport",
+    "LaidOut",
     "Layout",
     "Parcel",
     "Progress",

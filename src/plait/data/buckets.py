@@ -34,6 +34,8 @@ class Buckets:
     """Of the longest input, rising."""
     totals: tuple[int, ...]
     """Of all inputs together, rising."""
+    most: int | None = None
+    """Longest input the encoder reads, which no size exceeds."""
 
     @classmethod
     def fit(
@@ -63,7 +65,8 @@ class Buckets:
     def room(self, lengths: Ints) -> tuple[int, int]:
         """Return the sizes that a batch of these input lengths is filled up to."""
         longest, total = int(lengths.max()), int(lengths.sum())
-        return _up(self.lengths, longest), _up(self.totals, total)
+        length = _up(self.lengths, longest)
+        return length if self.most is None else min(length, self.most), _up(self.totals, total)
 
 
 def _draw(lengths: Ints, batch_size: int) -> tuple[Ints, Ints]:

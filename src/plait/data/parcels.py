@@ -47,10 +47,10 @@ class Parcel:
         return cls(inputs, unpack, key, 0 if labels is None else len(labels))
 
     @classmethod
-    def filled(cls, batch: Batch, pad_id: int) -> Parcel:
-        """Wrap up a batch on the CPU, filled up to sizes that come again."""
+    def filled(cls, batch: Batch, pad_id: int, most: int) -> Parcel:
+        """Wrap up a batch on the CPU, filled up to sizes that come again, at most `most` long."""
         tokens = batch.tokens
-        more = (0, round_up(tokens.ids.shape[1]) - tokens.ids.shape[1])
+        more = (0, min(round_up(tokens.ids.shape[1]), most) - tokens.ids.shape[1])
         filled = Tokens(
             pad(tokens.ids, more, value=pad_id),
             pad(tokens.types, more),

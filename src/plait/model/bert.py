@@ -220,6 +220,8 @@ class Bert(Encoder):
 
     has_pooler = True
     takes_adapters = True
+    leaves_padding_out = True
+    """Whether batches whose tokens are counted are packed."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -258,9 +260,10 @@ class Bert(Encoder):
 
     def _room(self, tokens: Tokens) -> int | None:
         """Say how many tokens to make room for when the padding is left out; None to keep it."""
-        if tokens.total is None or tokens.total > WORTH_PACKING * tokens.mask.numel():
+        total, places = tokens.total, tokens.mask.numel()
+        if not self.leaves_padding_out or total is None or total > WORTH_PACKING * places:
             return None
-        return tokens.total
+        return total
 
     def _encode_packed(self, tokens: Tokens, room: int, embeddings: Tensor | None) -> Encoded:
         """Encode a batch without its padding."""

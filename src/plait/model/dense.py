@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from plait.model.kernels import add_column_sums
@@ -91,6 +92,7 @@ class _Product(torch.autograd.Function):
         return functional.linear(vectors, half_weight, half_bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> Any:
         vectors, half_weight = ctx.saved_tensors
         weight, bias = ctx.parameters

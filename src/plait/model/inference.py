@@ -115,6 +115,7 @@ def pack(encoder: Encoder, form: Form, *, first_only: bool) -> bool:
     """Lay out plait's own BERT for answering, in place, and say so; no other can be."""
     if not isinstance(encoder, Bert) or why_not(form):
         return False
+    encoder.leaves_padding_out = False  # what is answered comes sorted by length
     last = cast("Layer", encoder.layers[-1])
     if first_only:
         encoder.layers[-1] = FirstTokenLayer(last, form)

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class _AddNorm(torch.autograd.Function):
         return full, half
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *outer: Tensor | None) -> Any:
         total, moments, weight, *seed = ctx.saved_tensors
         num_rows, width = total.shape

@@ -53,6 +53,13 @@ class FlatGradients:
         if len(self.rows) > 1:
             self.rows.zero_()
 
+    def hide(self) -> None:
+        """Let nobody add to what is collected: what asks for gradients on the way gets its own."""
+        self._leave_shared()
+        for parameters in self.heads.values():
+            for parameter in parameters:
+                parameter.grad = None
+
     def collect(self, task: str, row: int | None) -> None:
         """Let the next backward pass add to this row, if any, and to the task's head."""
         self._leave_shared()

@@ -8,7 +8,7 @@ its inputs, changes tensors in place only, and never looks at a value.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -105,8 +105,10 @@ class Graphs(Plain):
         try:
             replay, outputs = self._record(function, places)
         except RuntimeError as error:  # it waits for the device, or there is no memory left
-            self.trouble = str(error).strip().splitlines()[0]
+            first = error.__context__ or error  # ending a broken capture fails as well
+            self.trouble = (str(first).strip().splitlines() or [type(first).__name__])[0]
             self._refused.add(key)
+            self._recover()
             return None
         capture = self._captures[key] = _Capture(places, replay, outputs)
         return capture
@@ -124,6 +126,16 @@ class Graphs(Plain):
         finally:
             graph.capture_end()
         return graph.replay, outputs
+
+    def _recover(self) -> None:
+        """Leave what a broken capture may have left half done.
+
+        Its pool counts as being recorded to, and the generator as being captured, until another
+        capture ends well.
+        """
+        self._pool = torch.cuda.graph_pool_handle()
+        with suppress(RuntimeError):
+            self._record(lambda: (torch.rand(1, device=self.device),), ())
 
     @contextmanager
     def _off_default_stream(self) -> Iterator[None]:

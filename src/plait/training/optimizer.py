@@ -28,13 +28,13 @@ def build_optimizer(model: MultitaskModel, stage: StageConfig) -> torch.optim.Ad
         [
             {
                 "params": parameters,
+                "lr": _rate(peak, device),
                 "peak_lr": peak,
                 "weight_decay": stage.weight_decay if decays else 0.0,
             }
             for (peak, decays), parameters in groups.items()
         ],
-        # On a GPU the rate is a tensor: a captured update reads what it is by then.
-        lr=torch.tensor(stage.lr, device=device) if device.type == "cuda" else stage.lr,
+        lr=_rate(stage.lr, device),
         betas=stage.betas,
         eps=stage.eps,
         fused=True,
@@ -48,7 +48,13 @@ def add_weighting(
     """Let the optimizer learn a weighting's parameters as well: like heads, without decay."""
     if learned := [p for task in weighting.tasks for p in weighting.parameters(task)]:
         peak = weighting.lr or stage.head_lr or stage.lr
-        optimizer.add_param_group({"params": learned, "peak_lr": peak, "weight_decay": 0.0})
+        group = {"params": learned, "peak_lr": peak, "weight_decay": 0.0}
+        optimizer.add_param_group({"lr": _rate(peak, learned[0].device), **group})
+
+
+def _rate(rate: float, device: torch.device) -> torch.Tensor | float:
+    """Return a group's own learning rate: a tensor where a captured update is to read it."""
+    return torch.tensor(rate, device=device) if device.type == "cuda" else rate
 
 
 def _peak_rate(model: MultitaskModel, name: str, stage: StageConfig) -> float:

@@ -6,6 +6,7 @@ Scores, log, checkpoints, early stopping and interruption live here; the loop kn
 from __future__ import annotations
 
 import json
+import math
 import signal
 import threading
 import time
@@ -127,7 +128,7 @@ class _Session:
             parts.model,
             parts.tasks,
             parts.collator,
-            choose_batch_size(parts.device),
+            choose_batch_size(parts.device, parts.config.encoder.max_length),
             autocast=parts.autocast,
             progress=lambda *place: self.tell("scoring", *place),
         )
@@ -147,7 +148,7 @@ class _Session:
         baseline = score_baseline(self.parts.tasks, data["train"], data["dev"])
         with self._catch_interrupt():
             if self.config.score_first and data["dev"] and not self.state.total_steps:
-                self._hear_scores({"dev": self.scorer.score(data["dev"])})
+                self._hear_scores({"dev": self._score(data["dev"])})
             for index in range(self.state.stage, len(self.config.stages)):
                 self._train_stage(index, data)
         return self._finish(data, baseline)
@@ -268,10 +269,23 @@ class _Session:
         some_known = {name: self._some(name, d, limit) for name, d in known.items()}
 
         def evaluate() -> dict[str, Scores]:
-            scores = {"dev": self.scorer.score(dev, some)}
-            return scores | ({"train": self.scorer.score(known, some_known)} if known else {})
+            scores = {"dev": self._score(dev, some)}
+            return scores | ({"train": self._score(known, some_known)} if known else {})
 
         return evaluate
+
+    def _score(
+        self, datasets: Mapping[str, Dataset], rows: Mapping[str, torch.Tensor] | None = None
+    ) -> Scores:
+        try:
+            return self.scorer.score(datasets, rows)
+        except RuntimeError as error:
+            if not _is_memory(error):
+                raise
+            raise DeviceMemoryError(
+                "out of memory while scoring: make room on the device, or set a smaller "
+                f"encoder.max_length; the last checkpoint stands: {self.command}"
+            ) from error
 
     def _some(self, name: str, dataset: Dataset, limit: int) -> torch.Tensor:
         generator = np.random.default_rng([self.config.seed, task_seed(name)])
@@ -317,7 +331,9 @@ class _Session:
     def _wait_longer(self, stage: Stage, scores: Scores) -> None:
         """Count the evaluations since each figure was last at its best."""
         figures = {"": scores.summary[self.config.select], **scores.primary}
-        for name, figure in figures.items():
+        for name, value in figures.items():
+            # What cannot be told yet, as a correlation of equal answers, is not the best there is.
+            figure = -math.inf if math.isnan(value) else value
             if name not in self.state.peaks or figure > self.state.peaks[name]:
                 self.state.peaks[name], self.state.waits[name] = figure, 0
             else:
@@ -371,7 +387,7 @@ class _Session:
         if self.parts.device.type == "cuda":
             result["peak_memory_mib"] = torch.cuda.max_memory_allocated() >> 20
         if data["dev"]:
-            result["dev"] = (self.best_scores or self.scorer.score(data["dev"])).to_json()
+            result["dev"] = (self.best_scores or self._score(data["dev"])).to_json()
             result["baseline"] = baseline.to_json()
         write_text(folder.scores, json.dumps(result, indent=1))
         state.finished = True
@@ -446,6 +462,8 @@ def _explain_memory(config: RunConfig, stage: Stage, command: str) -> DeviceMemo
         table = f"stage.{stage.name}" if stage.name in config.stage else "train"
         more = stage.config.accumulate * 2
         hint = f"try -o {table}.batch_size={size // 2} -o {table}.accumulate={more}"
+    if getattr(stage.step.runner, "num_captures", 0):
+        hint += ", or --no-graphs, which needs less memory"
     return DeviceMemoryError(
         f"out of memory at batch size {size}: {hint} (under a new --out; the last checkpoint "
         f"of this one stands: {command})"

@@ -30,9 +30,10 @@ def shared_gpu(num_jobs: int) -> Iterator[bool]:
     if num_jobs < 2 or PIPES in os.environ or shutil.which(CONTROL) is None:
         yield False
         return
-    with tempfile.TemporaryDirectory(prefix="plait-mps-") as folder:
+    with tempfile.TemporaryDirectory(prefix="plait-mps-", ignore_cleanup_errors=True) as folder:
         own = {PIPES: folder, LOGS: folder}
         if not _control(own, ["-d"], ""):
+            _control(own, [], "quit")  # it may be up all the same
             yield False
             return
         os.environ.update(own)
@@ -52,7 +53,8 @@ def _control(own: dict[str, str], words: list[str], said: str) -> bool:
             env={**os.environ, **own},
             input=said,
             text=True,
-            capture_output=True,
+            stdout=subprocess.DEVNULL,  # a daemon would keep a pipe open
+            stderr=subprocess.DEVNULL,
             timeout=20,
             check=False,
         )

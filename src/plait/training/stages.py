@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from plait.aggregators import Aggregator
     from plait.config import RunConfig, StageConfig
-    from plait.data import Dataset
+    from plait.data import Dataset, LaidOut
     from plait.pretrain import Objective, StageKind
     from plait.regularizers import Regularizer
     from plait.schedules import Schedule
@@ -233,7 +233,7 @@ def _freeze(
 
 
 RESIDENT_SHARE = 0.1
-"""Part of a GPU's free memory that one task's tokens may take to be kept there."""
+"""Part of a GPU's memory that one task's tokens may take to be kept there."""
 
 
 def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> Passes:
@@ -264,7 +264,9 @@ def _fit_together(
         for task, objective in objectives.items()
         if objective.rows is not None
     ]
-    return Buckets.fit_together(tasks) if len(tasks) == len(objectives) else None
+    if len(tasks) < len(objectives):
+        return None
+    return replace(Buckets.fit_together(tasks), most=parts.model.encoder.max_positions)
 
 
 def _stream(parts: Parts, passes: Passes, objective: Objective) -> Stream:
@@ -292,18 +294,21 @@ def _count_tokens(objective: Objective, *rows: Any) -> Batch:
 
 def _deliver(parts: Parts, objective: Objective, batch_size: int) -> Callable[..., Parcel]:
     """Make parcels for a GPU, of few enough sizes that steps can be captured for each."""
-    rows = objective.rows
-    if rows is None or rows.num_bytes > RESIDENT_SHARE * torch.cuda.mem_get_info(parts.device)[0]:
+    rows, most = objective.rows, parts.model.encoder.max_positions
+    # Of all the memory, not of what is free now: a resumed run must choose alike.
+    if rows is None or rows.num_bytes > RESIDENT_SHARE * torch.cuda.mem_get_info(parts.device)[1]:
         pad_id = parts.collator.layout.pad_id
-        return lambda *given: Parcel.filled(objective.make(*given), pad_id)
+        return lambda *given: Parcel.filled(objective.make(*given), pad_id, most)
     lengths = rows.lengths().numpy()
-    buckets = Buckets.fit(lengths, batch_size)
-    resident = rows.lay_out(parts.device)
+    buckets = replace(Buckets.fit(lengths, batch_size), most=most)
+    there: list[LaidOut] = []  # laid out when the first batch is asked for
 
     def make(chosen: Tensor) -> Parcel:
+        if not there:
+            there.append(rows.lay_out(parts.device))
         own = lengths[:, chosen.numpy()]
         length, total = buckets.room(own)
-        unpack = partial(resident, length=length, total=total)
+        unpack = partial(there[0], length=length, total=total)
         return Parcel((chosen,), unpack, (len(chosen), length, total), len(chosen), own)
 
     return make

@@ -187,6 +187,7 @@ class Step:
         for task, parcel in parcels:
             own = [next(given) for _ in parcel.inputs]
             batches[task] = parcel.unpack(*own, length=length, total=None)
+        self.gradients.hide()
         with self._precision():
             losses, terms = self._losses_of_all(Group.of(batches, total))
         found: list[Tensor | None] = []
@@ -218,6 +219,7 @@ class Step:
     ) -> tuple[Tensor, Tensor | None]:
         """Add a batch's gradient to the task's row and head; return its loss and terms."""
         batch = parcel.unpack(*inputs)
+        self.gradients.hide()
         with self._precision():
             loss, term = self._losses(task, batch)
         self.gradients.collect(task, plan.row(task))
@@ -337,12 +339,17 @@ class Step:
 
     def _clip(self) -> Tensor:
         norm: Tensor = torch.linalg.vector_norm(self.gradients.total)
-        if self.clip and self.optimizer.defaults.get("capturable"):
+        if self.clip and self._divides():
             # A GPU's fused AdamW divides the gradients as it reads them, which saves a pass.
             self.optimizer.grad_scale = ((norm + 1e-6) / self.clip).clamp(min=1.0)  # type: ignore[attr-defined]
         elif self.clip:
             self.gradients.total.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
         return norm
+
+    def _divides(self) -> bool:
+        """Say whether the optimizer divides gradients by `grad_scale` as it reads them."""
+        defaults = self.optimizer.defaults
+        return bool(defaults.get("fused") and defaults.get("capturable"))
 
     def _precision(self) -> AbstractContextManager[object]:
         if self.autocast is None:
@@ -399,7 +406,9 @@ def default_generator(device: torch.device) -> torch.Generator:
     """Return the generator that dropout on this device draws from."""
     if device.type == "cuda":
         torch.cuda.init()
-        return torch.cuda.default_generators[device.index or 0]
+        return torch.cuda.default_generators[
+            torch.cuda.current_device() if device.index is None else device.index
+        ]
     return torch.default_generator
 
 
