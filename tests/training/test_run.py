@@ -255,6 +255,15 @@ def test_patience_by_task_leaves_tasks_out(runs, make_dev_scores):
     assert [note.split()[0] for note in spy.notes if "left out" in note] == ["mood", "near"]
 
 
+def test_a_figure_that_cannot_be_told_is_not_the_best(runs, make_dev_scores):
+    rising = [i / 100 for i in range(1, 40)]
+    make_dev_scores({"mood": rising, "same": rising, "near": [float("nan"), *rising]})
+    spy = runs.Spy()
+    settings = ["train.early_stopping={patience=1, per_task=true}", "train.eval_every=3"]
+    runs.train("a", *settings, listeners=[spy])
+    assert not [note for note in spy.notes if "left out" in note]
+
+
 def test_the_stage_ends_when_no_task_is_left(runs, make_dev_scores):
     make_dev_scores(dict.fromkeys(("mood", "same", "near"), [0.5] * 40))
     settings = ["train.early_stopping={patience=1, per_task=true}", "train.eval_every=3"]
