@@ -1,4 +1,4 @@
-"""The cosines of single updates become figures of many: how often two tasks disagree."""
+"""What single updates saw becomes figures of many: mean losses, how often two tasks disagree."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from plait.training.loop import StepRecord
     from plait.training.step import StepResult
 
 
@@ -50,3 +51,25 @@ class ConflictSums:
     def to_json(self) -> dict[str, list[float]]:
         """Return what is kept so far as plain values."""
         return {pair: torch.stack(cosines).tolist() for pair, cosines in self._cosines.items()}
+
+
+class LossMeans:
+    """Losses since the last line of the log, left on the device until they are wanted."""
+
+    def __init__(self, before: Mapping[str, Sequence[float]], device: torch.device):
+        self.losses = {task: list(torch.tensor(v, device=device)) for task, v in before.items()}
+
+    def add(self, record: StepRecord) -> None:
+        """Keep an update's losses."""
+        for task, loss in record.result.losses.items():
+            self.losses.setdefault(task, []).append(loss.float())
+
+    def take(self) -> dict[str, float]:
+        """Return each task's mean, and begin anew."""
+        means = {task: torch.stack(losses).mean() for task, losses in self.losses.items()}
+        self.losses = {}
+        return {task: float(mean) for task, mean in means.items()}
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Return what is kept so far as plain values."""
+        return {task: torch.stack(losses).tolist() for task, losses in self.losses.items()}

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from plait.data import shared_examples
-from plait.errors import DeviceMemoryError, Interrupted, RunError
+from plait.errors import Interrupted, RunError
 from plait.evaluate import Scorer, Scores, choose_batch_size, score_baseline
 from plait.training.build import (
     Parts,
@@ -37,10 +37,11 @@ from plait.training.checkpoint import (
     save_weights,
     write_text,
 )
-from plait.training.conflicts import ConflictSums
+from plait.training.conflicts import ConflictSums, LossMeans
 from plait.training.folder import RunFolder, check_folder, opened, write_parts
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
+from plait.training.memory import explain_scoring, explain_training, is_memory
 from plait.training.stages import build_stage, check_stages, drop_heads
 from plait.training.teachers import Lessons
 
@@ -139,7 +140,7 @@ class _Session:
 
     def run(self, data: Data, state: TrainState) -> Outcome:
         self.state, self.log.lines = state, state.log_lines
-        self.sums = _LossSums(state.losses, self.parts.device)
+        self.sums = LossMeans(state.losses, self.parts.device)
         self.conflicts = ConflictSums(self.config.tasks, state.conflicts, self.parts.device)
         self.clock = time.monotonic()
         self._describe(data)
@@ -238,9 +239,9 @@ class _Session:
                 if self._is_over(stage):
                     break
         except RuntimeError as error:
-            if not _is_memory(error):
+            if not is_memory(error):
                 raise
-            raise _explain_memory(self.config, stage, self.command) from error
+            raise explain_training(self.config, stage, self.command) from error
         if trouble := stage.step.runner.trouble:
             self.tell("note", f"some of the steps could not be captured and ran singly: {trouble}")
         drop_heads(parts)
@@ -280,12 +281,9 @@ class _Session:
         try:
             return self.scorer.score(datasets, rows)
         except RuntimeError as error:
-            if not _is_memory(error):
+            if not is_memory(error):
                 raise
-            raise DeviceMemoryError(
-                "out of memory while scoring: make room on the device, or set a smaller "
-                f"encoder.max_length; the last checkpoint stands: {self.command}"
-            ) from error
+            raise explain_scoring(self.command) from error
 
     def _some(self, name: str, dataset: Dataset, limit: int) -> torch.Tensor:
         generator = np.random.default_rng([self.config.seed, task_seed(name)])
@@ -419,52 +417,9 @@ class _Session:
                 signal.signal(asked, handler)
 
 
-class _LossSums:
-    """Losses since the last line of the log, left on the device until they are wanted."""
-
-    def __init__(self, before: Mapping[str, Sequence[float]], device: torch.device):
-        self.losses = {task: list(torch.tensor(v, device=device)) for task, v in before.items()}
-
-    def add(self, record: StepRecord) -> None:
-        for task, loss in record.result.losses.items():
-            self.losses.setdefault(task, []).append(loss.float())
-
-    def take(self) -> dict[str, float]:
-        means = {task: torch.stack(losses).mean() for task, losses in self.losses.items()}
-        self.losses = {}
-        return {task: float(mean) for task, mean in means.items()}
-
-    def to_json(self) -> dict[str, list[float]]:
-        return {task: torch.stack(losses).tolist() for task, losses in self.losses.items()}
-
-
 def _count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _is_out(state: TrainState, rule: EarlyStopping, name: str) -> bool:
     return state.waits.get(name, 0) >= rule.patience
-
-
-def _is_memory(error: RuntimeError) -> bool:
-    # A CPU's allocator raises a plain RuntimeError.
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
-
-
-def _explain_memory(config: RunConfig, stage: Stage, command: str) -> DeviceMemoryError:
-    task, stream = max(stage.streams.items(), key=lambda item: item[1].batch_size)
-    size = stream.batch_size
-    if size == 1:
-        hint = f"try -o encoder.max_length={max(8, config.encoder.max_length // 2)}"
-    elif task in config.tasks and config.tasks[task].batch_size is not None:
-        hint = f"try -o tasks.{task}.batch_size={size // 2}"
-    else:
-        table = f"stage.{stage.name}" if stage.name in config.stage else "train"
-        more = stage.config.accumulate * 2
-        hint = f"try -o {table}.batch_size={size // 2} -o {table}.accumulate={more}"
-    if getattr(stage.step.runner, "num_captures", 0):
-        hint += ", or --no-graphs, which needs less memory"
-    return DeviceMemoryError(
-        f"out of memory at batch size {size}: {hint} (under a new --out; the last checkpoint "
-        f"of this one stands: {command})"
-    )

@@ -1,0 +1,47 @@
+"""What a device without memory left means, in a sentence that says what to try."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from plait.errors import DeviceMemoryError
+
+if TYPE_CHECKING:
+    from plait.config import RunConfig
+    from plait.training.loop import Stage
+
+
+def is_memory(error: RuntimeError) -> bool:
+    """Say whether an error is one of memory."""
+    # A CPU's allocator raises a plain RuntimeError.
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+
+
+def explain_scoring(command: str) -> DeviceMemoryError:
+    """Say what to do where scoring ran out; `command` resumes the run."""
+    return DeviceMemoryError(
+        "out of memory while scoring: make room on the device, or set a smaller "
+        f"encoder.max_length under a new --out; the last checkpoint of this one stands: {command}"
+    )
+
+
+def explain_training(config: RunConfig, stage: Stage, command: str) -> DeviceMemoryError:
+    """Say what to do where a stage's step ran out."""
+    task, stream = max(stage.streams.items(), key=lambda item: item[1].batch_size)
+    size = stream.batch_size
+    if size == 1:
+        hint = f"try -o encoder.max_length={max(8, config.encoder.max_length // 2)}"
+    elif task in config.tasks and config.tasks[task].batch_size is not None:
+        hint = f"try -o tasks.{task}.batch_size={size // 2}"
+    else:
+        table = f"stage.{stage.name}" if stage.name in config.stage else "train"
+        more = stage.config.accumulate * 2
+        hint = f"try -o {table}.batch_size={size // 2} -o {table}.accumulate={more}"
+    if getattr(stage.step.runner, "num_captures", 0):
+        hint += ", or --no-graphs, which needs less memory"
+    return DeviceMemoryError(
+        f"out of memory at batch size {size}: {hint} (under a new --out; the last checkpoint "
+        f"of this one stands: {command})"
+    )
