@@ -75,3 +75,12 @@ def test_errors_in_one_sentence(plait, trained, task, words, message):
 def test_no_such_file(plait, trained):
     done = plait("fewshot", trained, "--task", "nowhere.toml")
     assert done.complaint() == "there is no recipe file nowhere.toml"
+
+
+def test_what_is_there_is_not_overwritten(plait, trained, task, tmp_path):
+    out = tmp_path / "shots.json"
+    out.write_text("mine")
+    done = plait("fewshot", trained, "--task", task, "--shots", "6", "--out", out)
+    assert done.code == 2
+    assert "exists already and is not overwritten" in done.err
+    assert out.read_text() == "mine"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from plait.errors import DataError
+from plait.errors import DataError, RunError
 from plait.evaluate import Scorer, summarise
 from plait.predict import Predictor
 from plait.training.listeners import Listener
@@ -363,13 +363,6 @@ def test_a_frozen_encoder_stays_as_it_was(runs, tiny_encoder):
     assert torch.equal(trained["encoder.embeddings.word.weight"], word)
 
 
-def test_a_diverging_run_still_writes_json(runs):
-    outcome = runs.train("a", "train.lr=1e30", "train.clip=0")
-    lines = runs.log("a")  # refuses NaN
-    assert any(v is None for x in lines if x["event"] == "losses" for v in x["losses"].values())
-    assert json.loads((outcome.folder / "scores.json").read_text())["steps"] == STEPS
-
-
 def test_shared_examples_and_skipped_rows_are_noted(runs):
     data = runs.recipe.parent
     train_rows = (data / "mood-train.csv").read_text().splitlines()
@@ -380,3 +373,10 @@ def test_shared_examples_and_skipped_rows_are_noted(runs):
     runs.train("a", "data.bad_rows='skip'", listeners=[spy])
     assert any("train and dev share" in note for note in spy.notes)
     assert any("mood-dev.csv" in note for note in spy.notes)
+
+
+def test_a_run_that_diverges_says_so_and_is_not_kept(runs):
+    with pytest.raises(RunError, match=r"is not a number any more .* lower rate than 1e\+30"):
+        runs.train("a", "train.lr=1e30", "train.clip=0.0", "log_every=1")
+    assert not (runs.folder / "a" / "model.safetensors").exists()
+    runs.log("a")  # refuses what is no JSON

@@ -51,10 +51,11 @@ def train_each_alone(
         folder = out / task
         with resumable(folder, command), Display() as display:
             before = f", after {alone.pretraining:,} of pre-training" * (alone.pretraining > 0)
-            display.note(
-                f"{task} alone: {alone.batches:,} batches of it are in the joint run, "
-                f"{alone.updates:,} updates here{before}"
-            )
+            if num_jobs == 1:
+                display.note(
+                    f"{task} alone: {alone.batches:,} batches of it are in the joint run, "
+                    f"{alone.updates:,} updates here{before}"
+                )
             from plait.runs import train
 
             outcome = train(

@@ -13,6 +13,7 @@ EXTRAS = {
     "transformers": "plait[auto]: encoders other than BERT",
     "tensorboard": "plait[tensorboard]: TensorBoard events",
     "optuna": "plait[search]: plait search",
+    "torchjd": "plait[surgery]: cagrad, aligned-mtl, upgrad",
 }
 
 

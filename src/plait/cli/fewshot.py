@@ -58,7 +58,10 @@ def fewshot(
     """
     numbers = _read_shots(shots)
     from plait.cli.display import Display
+    from plait.errors import RunError
 
+    if out is not None and out.exists():
+        raise RunError(f"{out} exists already and is not overwritten; choose another --out")
     with Display() as display:
         display.begin("loading")
         from plait.fewshot import measure_few_shot

@@ -50,12 +50,18 @@ def train_at_once(
         tempfile.TemporaryDirectory(prefix="plait-jobs-") as folder,
         Display() as display,
     ):
+        before = signal.signal(signal.SIGTERM, _interrupt)  # a polite kill is a Ctrl-C
         try:
             _work_off(runs, data, num_jobs, Path(folder), active, display)
         except KeyboardInterrupt:
             raise Interrupted(f"stopped; go on with: {command}") from None
         finally:
             _end(active)
+            signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _work_off(
@@ -70,7 +76,8 @@ def _work_off(
 
     waiting = [name for name, (_, out) in runs.items() if not (out / "scores.json").exists()]
     done = len(runs) - len(waiting)
-    display.begin(f"training {len(waiting)} runs, {num_jobs} at once")
+    display.note(f"training {len(waiting)} runs, {num_jobs} at once: {', '.join(waiting)}")
+    display.begin("training")
     while waiting or active:
         while waiting and len(active) < num_jobs:
             name = waiting.pop(0)
@@ -78,7 +85,10 @@ def _work_off(
         for job in [job for job in active if job.process.poll() is not None]:
             active.remove(job)
             if job.process.returncode:
-                raise RunError(f"{job.name}: {_last_line(job.log)}")
+                said = job.log.read_text(encoding="utf-8", errors="replace")
+                if "Traceback (most recent call last)" in said:  # a crash, of a plugin perhaps
+                    typer.echo(said, err=True)
+                raise RunError(f"{job.name}: {_last_line(said)}")
             done += 1
             display.note(f"{job.name} is done, {done} of {len(runs)}")
         time.sleep(0.1)
@@ -103,11 +113,10 @@ def _start(
     return _Job(name, process, path)
 
 
-def _last_line(log: Path) -> str:
+def _last_line(said: str) -> str:
     """Return what a process said last: why it failed, in a sentence."""
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    said = [line for line in lines if line.strip()]
-    return said[-1].removeprefix("plait: ") if said else "its process ended without a word"
+    lines = [line for line in said.splitlines() if line.strip()]
+    return lines[-1].removeprefix("plait: ") if lines else "its process ended without a word"
 
 
 def _end(active: list[_Job]) -> None:

@@ -31,6 +31,8 @@ def train_members(
     names = list(config.members)
 
     def listen(name: str) -> list[Display]:
+        if num_jobs > 1:  # it is trained already
+            return []
         display = Display()
         display.note(f"member {names.index(name) + 1} of {len(names)}: {name}")
         display.begin("loading")

@@ -148,6 +148,7 @@ def _describe_stage(stage: StagePlan) -> Iterator[str]:
     epochs = _count(len(stage.epochs), "epoch")
     about = "" if stage.is_exact else "about "
     kind = f"pre-training ({stage.kind}), " if stage.pretrains else ""
+    kind = kind or (f"{stage.kind}, " if stage.kind != "finetune" else "")
     yield f"stage {stage.name}: {kind}{epochs}, {about}{_count(stage.updates, 'update')}"
     if not stage.is_exact:
         yield "about: how many texts there are without doubles is known once they are read"

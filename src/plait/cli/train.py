@@ -104,6 +104,7 @@ def train(
         stem = config.name.replace("/", "-")
         out = Path("runs") / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
     command = resume_command(recipe, out, data, overrides, profile)
+    command += f" --jobs {jobs}" if jobs > 1 else ""
     if isinstance(config, EnsembleConfig):
         if each_alone:
             raise UsageError(f"{recipe} lists members; --each-alone takes one of them")

@@ -150,6 +150,7 @@ class _Session:
         state = {"COMPLETE": "done", "FAIL": "failed"}.get(trial.state.name)
         same = trial.user_attrs.get(AS)
         figure = trial.value if trial.state.name == "COMPLETE" else max(values, default=None)
+        figure = None if trial.state.name == "FAIL" else figure
         number = trial.number + 1
         return Trial(
             number=number,

@@ -94,7 +94,12 @@ class RunFolder:
     def read_config(self) -> RunConfig:
         """Read the resolved recipe back."""
         if not self.recipe.is_file():
-            raise RunError(f"{self.path} is not a run: it has no recipe.toml")
+            hints = {
+                "ensemble.toml": "it is an ensemble; name one of its members",
+                "study.db": "it is a search; its runs are in trials/, its best recipe in best.toml",
+            }
+            found = [hint for name, hint in hints.items() if (self.path / name).is_file()]
+            raise RunError(f"{self.path} is not a run: {(found or ['it has no recipe.toml'])[0]}")
         return read_recipe(self.recipe)
 
     def read_json(self, path: Path) -> dict[str, Any]:

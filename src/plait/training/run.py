@@ -298,7 +298,9 @@ class _Session:
         if record.total_steps % self.config.log_every == 0 or record.scores or is_last:
             if conflicts := self.conflicts.take():
                 self.tell("conflicts", record, conflicts)
-            self.tell("losses", record, self.sums.take())
+            losses = self.sums.take()
+            _refuse_divergence(losses, record, stage)
+            self.tell("losses", record, losses)
         if record.scores:
             better = self._hear_scores(record.scores)
             if better:
@@ -415,6 +417,17 @@ class _Session:
         finally:
             for asked, handler in previous.items():
                 signal.signal(asked, handler)
+
+
+def _refuse_divergence(losses: Mapping[str, float], record: StepRecord, stage: Stage) -> None:
+    """Stop where a loss is no longer a number, before such a model is scored or kept."""
+    lost = [task for task, loss in losses.items() if not math.isfinite(loss)]
+    if lost:
+        raise RunError(
+            f"the loss of {', '.join(lost)} is not a number any more at update "
+            f"{record.total_steps:,}: the training has diverged; try a lower rate than "
+            f"{stage.config.lr:g} (lr of stage {stage.name!r}), a warmup, or clip = 1"
+        )
 
 
 def _count(number: int, thing: str) -> str:
