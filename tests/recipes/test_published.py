@@ -383,6 +383,8 @@ def test_it_trains(name, course, tiny_encoder, tmp_path):
     overrides += [f"encoder.source={tiny_encoder.as_posix()}", "encoder.max_length=32"]
     if read_recipe(name).tasks.get("quora") and read_recipe(name).tasks["quora"].count:
         overrides.append("tasks.quora.count=20")
+    if "meta" in read_recipe(name).stages:
+        overrides.append("stage.meta.batch_size=2")  # a turn takes several batches
     config = read_recipe(name, overrides)
     outcome = train(config, tmp_path / "run", data=str(course))
     assert outcome.result["steps"] == 2 * len(config.stages)
