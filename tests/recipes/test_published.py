@@ -384,7 +384,8 @@ def test_it_trains(name, course, tiny_encoder, tmp_path):
     if read_recipe(name).tasks.get("quora") and read_recipe(name).tasks["quora"].count:
         overrides.append("tasks.quora.count=20")
     if "meta" in read_recipe(name).stages:
-        overrides.append("stage.meta.batch_size=2")  # a turn takes several batches
+        # A turn takes several batches, and one of them says how many updates it makes.
+        overrides += ["stage.meta.batch_size=2", "stage.meta.max_steps=2"]
     config = read_recipe(name, overrides)
     outcome = train(config, tmp_path / "run", data=str(course))
     assert outcome.result["steps"] == 2 * len(config.stages)
