@@ -161,3 +161,10 @@ def test_the_next_commands_say_where_the_data_is(tiny_recipe):
         "  plait evaluate 'a run' --data 'my data'",
         "  plait predict 'a run' --task mood \"Your own sentence.\"",
     ]
+
+
+def test_scores_of_some_rows_say_so(plait, tiny_recipe, tmp_path):
+    words = ["-o", "train.eval_limit=5", "-o", "train.max_steps=2"]
+    done = plait("train", tiny_recipe(), "--out", tmp_path / "run", *words)
+    assert done.code == 0, done.err
+    assert "dev after 2 updates, 5 rows a task at most: mood" in done.err

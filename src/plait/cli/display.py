@@ -68,6 +68,8 @@ class Display(Listener):
         self.first_scores: dict[str, float] = {}
         self._best = -math.inf
         self._select = "sum"
+        self._limited = False
+        """Whether scores are of some rows only while it trains."""
         self._losses: dict[str, float] = {}
         self._training: _Work | None = None
         self._side: _Work | None = None
@@ -160,6 +162,8 @@ class Display(Listener):
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:
         """Say what begins; a run that goes on has its best score in the log."""
         self._select = config["select"]
+        stages = [config.get("train", {}), *config.get("stage", {}).values()]
+        self._limited = any(stage.get("eval_limit") for stage in stages)
         for event in read_scores(folder) if step else ():
             if event["step"]:
                 self._best = max(self._best, event["summary"][self._select])
@@ -178,7 +182,9 @@ class Display(Listener):
             self._best, star = scores.summary[self._select], "  best so far"
         when = "before training" if step == 0 else f"after {step} updates"
         overall = figure(scores.summary["overall"])
-        self.console.print(f"{split:>5} {when}: {figures}  overall {overall}{star}")
+        most = max((task.num_examples for task in scores.tasks.values()), default=0)
+        rows = f", {most} rows a task at most" if self._limited else ""
+        self.console.print(f"{split:>5} {when}{rows}: {figures}  overall {overall}{star}")
 
     # --- the live line ---
 
