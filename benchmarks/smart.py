@@ -20,6 +20,7 @@ import torch
 from torch.nn import functional as F
 
 from plait.config import read_recipe
+from plait.model.multitask import Group
 from plait.regularizers import REGULARIZERS
 from plait.regularizers.divergences import inner_distance, last_distance
 from plait.regularizers.passes import exact
@@ -34,7 +35,7 @@ def look(regularizer, model, task, batch, loss, *, dropout: bool) -> dict[str, f
     clean = model(task, batch.tokens).detach()
     words = model.encoder.word_embeddings(batch.tokens.ids).detach()
     state = torch.random.get_rng_state()
-    change = regularizer.perturb(model, task, batch, clean, loss)
+    change = regularizer.perturb(model, Group.of({task: batch}), [clean], [loss])
     # The gradient it started from, taken again at the same noise and under the same dropout.
     torch.random.set_rng_state(state)
     real = batch.tokens.mask.unsqueeze(-1)
@@ -66,7 +67,7 @@ def lost_in_bf16(regularizer, model, task, batch, loss) -> float:
     model.eval()
     with exact(model, batch.tokens.ids.device):
         clean = model(task, batch.tokens).detach()
-        change = regularizer.perturb(model, task, batch, clean, loss)
+        change = regularizer.perturb(model, Group.of({task: batch}), [clean], [loss])
     words = model.encoder.word_embeddings(batch.tokens.ids).detach()
 
     def moved() -> torch.Tensor:

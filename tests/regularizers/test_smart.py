@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from plait.errors import RecipeError
 from plait.losses import LOSSES
+from plait.model.multitask import Group
 from plait.regularizers import REGULARIZERS
 from plait.regularizers.smart import SMART
 from plait.types import Batch, Tokens
@@ -127,7 +128,7 @@ def test_the_perturbation_fills_the_ball_and_spares_padding(
     model, batch = tiny_model(), batches[task]
     smart = SMART(inner_steps=steps)
     clean = model(task, batch.tokens).detach()
-    change = smart.perturb(model, task, batch, clean, losses[task])
+    change = smart.perturb(model, Group.of({task: batch}), [clean], [losses[task]])
     assert not change.requires_grad
     assert change.abs().max() <= 1e-5
     real = change[batch.tokens.mask]
@@ -156,11 +157,11 @@ def test_an_examples_perturbation_does_not_depend_on_the_others(
     monkeypatch.setattr(torch, "randn_like", lambda words: fixed.expand_as(words))
     model, batch, loss = tiny_model().double(), batches[task], losses[task]
     clean = model(task, batch.tokens).detach()
-    together = SMART().perturb(model, task, batch, clean, loss)
+    together = SMART().perturb(model, Group.of({task: batch}), [clean], [loss])
     rows = [1, 5] if task == "near" else [1]
     parts = (t[rows] for t in (batch.tokens.ids, batch.tokens.types, batch.tokens.mask))
     single = Batch(Tokens(*parts), batch.labels[1:2])
-    alone = SMART().perturb(model, task, single, clean[1:2], loss)
+    alone = SMART().perturb(model, Group.of({task: single}), [clean[1:2]], [loss])
     torch.testing.assert_close(together[rows], alone, rtol=0, atol=1e-8)
 
 
@@ -229,7 +230,7 @@ def test_a_perturbation_of_1e_5_survives_in_fp32_and_not_in_bf16(tiny_model, los
     with torch.no_grad():
         words = exact.encoder.word_embeddings(batch.tokens.ids)
     clean = exact(task, batch.tokens).detach()
-    change = SMART().perturb(exact, task, batch, clean, losses[task])
+    change = SMART().perturb(exact, Group.of({task: batch}), [clean], [losses[task]])
 
     def moved_by(one, words, *, bf16: bool = False) -> Tensor:
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from plait.errors import RecipeError
+from plait.model.multitask import Group
 from plait.regularizers import REGULARIZERS
 from plait.regularizers.smart_unit import SMARTUnit
 
@@ -50,7 +51,7 @@ def test_the_term_equals_the_codes_written_out(tiny_model, losses, batches, step
 def test_every_real_word_is_moved_by_1(tiny_model, losses, batches, task):
     model, batch = tiny_model(), batches[task]
     clean = model(task, batch.tokens).detach()
-    change = SMARTUnit().perturb(model, task, batch, clean, losses[task])
+    change = SMARTUnit().perturb(model, Group.of({task: batch}), [clean], [losses[task]])
     largest = change.abs().amax(dim=-1)
     assert not change.requires_grad
     assert not largest[~batch.tokens.mask].any()
@@ -62,7 +63,7 @@ def test_its_direction_is_nearly_that_of_the_noise(tiny_model, losses, batches):
     model, batch = tiny_model(), batches["mood"]
     clean = model("mood", batch.tokens).detach()
     torch.manual_seed(0)
-    change = SMARTUnit().perturb(model, "mood", batch, clean, losses["mood"])
+    change = SMARTUnit().perturb(model, Group.of({"mood": batch}), [clean], [losses["mood"]])
     torch.manual_seed(0)
     noise = torch.randn(change.shape) * batch.tokens.mask.unsqueeze(-1)
     assert F.cosine_similarity(change.flatten(1), noise.flatten(1)).min() > 0.9

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from plait.model.multitask import Group
 from plait.regularizers.base import Weighted
 from plait.regularizers.divergences import Variant, inner_distance
 from plait.regularizers.passes import frozen
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plait.losses import Loss
-    from plait.model.multitask import MultitaskModel
-    from plait.types import Batch
+    from plait.model.multitask import Group, MultitaskModel
 
 
 @dataclass(kw_only=True)
@@ -44,12 +42,6 @@ class Perturbing(Weighted):
             raise ValueError(f"inner_steps must be 1 or more, not {self.inner_steps}")
 
     def perturb(
-        self, model: MultitaskModel, task: str, batch: Batch, clean: Tensor, loss: Loss
-    ) -> Tensor:
-        """Return x~ - x of one task's batch after the inner steps."""
-        return self.perturb_all(model, Group.of({task: batch}), [clean], [loss])
-
-    def perturb_all(
         self, model: MultitaskModel, group: Group, clean: Sequence[Tensor], losses: Sequence[Loss]
     ) -> Tensor:
         """Return x~ - x after the inner steps, [rows, length, width]; 0 at padding."""

@@ -62,7 +62,7 @@ class SMART(Perturbing):
         """Return the mean distances between the outputs and those of the worst inputs near."""
         clean = clean_outputs(model, group, outputs)
         with exact(model, group.tokens.ids.device):
-            change = self.perturb_all(model, group, [out.detach() for out in clean], losses)
+            change = self.perturb(model, group, [out.detach() for out in clean], losses)
             words = model.encoder.word_embeddings(group.tokens.ids)
             moved = model(group, group.tokens, words + change)
         each = zip(losses, clean, moved, strict=True)

@@ -53,7 +53,7 @@ class SMARTUnit(Perturbing):
         losses: Sequence[Loss],
     ) -> list[Tensor]:
         """Return the mean distances between the outputs and those of the disturbed inputs."""
-        change = self.perturb_all(model, group, [out.detach() for out in outputs], losses)
+        change = self.perturb(model, group, [out.detach() for out in outputs], losses)
         words = model.encoder.word_embeddings(group.tokens.ids)
         moved = model(group, group.tokens, words + change)
         each = zip(losses, outputs, moved, strict=True)

@@ -82,7 +82,9 @@ class Step:
     ):
         self.model, self.tasks, self.aggregator = model, tasks, aggregator
         self.optimizer, self.clip, self.autocast = optimizer, clip, autocast
-        self.reduce, self.together = reduce, together
+        self.reduce = reduce
+        alike = len({tuple(map(id, parts.regularizers)) for parts in tasks.values()}) == 1
+        self.together = together if alike else None  # terms are taken of all tasks at once
         self.device = next(model.parameters()).device
         self.weighting = weighting or Fixed(tuple(tasks), self.device)
         self.generator = default_generator(self.device)
