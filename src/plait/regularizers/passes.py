@@ -1,12 +1,13 @@
-"""Passes that differ by very little are run so that nothing else differs.
+"""Passes that differ by little are run so that nothing else differs.
 
-Dropout would differ from pass to pass, and rounding to bf16 or TF32 (8 and 11 bits) is
-coarser than a change of 1e-5: either would be measured in the place of what is meant.
+Dropout would differ from pass to pass, and be measured in the place of what is meant. Where the
+difference is tiny, so would rounding: to bf16 or TF32 (8 and 11 bits) it is coarser than a
+change of 1e-5.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,26 +21,36 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def exact(model: MultitaskModel, device: torch.device) -> Iterator[None]:
-    """Run what is inside in true fp32 and without dropout; leave everything as it was.
+def without_dropout(model: MultitaskModel) -> Iterator[None]:
+    """Run what is inside as the model that predicts; leave everything as it was.
 
     Dropout is turned off rather than repeated: setting a generator back would keep the step
-    from being captured as a CUDA graph, and the term then speaks of the model that predicts.
-    A backward pass afterwards is in fp32 too, as long as TF32 is not allowed everywhere
-    (torch.set_float32_matmul_precision), which plait never does.
+    from being captured as a CUDA graph.
     """
     training = [module for module in model.modules() if module.training]
-    precision = torch.get_float32_matmul_precision()
     try:
         for module in training:
             module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def in_fp32(device: torch.device) -> Iterator[None]:
+    """Run what is inside in true fp32.
+
+    A backward pass afterwards is in fp32 too, as long as TF32 is not allowed everywhere
+    (torch.set_float32_matmul_precision), which plait never does.
+    """
+    precision = torch.get_float32_matmul_precision()
+    try:
         torch.set_float32_matmul_precision("highest")
         with torch.autocast(device.type, enabled=False):
             yield
     finally:
         torch.set_float32_matmul_precision(precision)
-        for module in training:
-            module.training = True
 
 
 @contextmanager
@@ -56,16 +67,18 @@ def frozen(model: MultitaskModel) -> Iterator[None]:
 
 
 def clean_outputs(
-    model: MultitaskModel, group: Group, outputs: Sequence[Tensor]
+    model: MultitaskModel, group: Group, outputs: Sequence[Tensor], *, fp32: bool
 ) -> Sequence[Tensor]:
-    """Return each task's outputs as `exact` has them: those at hand where they are, or a new pass.
+    """Return each task's outputs without dropout, in fp32 where asked.
 
-    Call it outside `exact`, as it asks how the outputs at hand were made.
+    They are those at hand, where these are so already, or made by a new pass. Call it outside
+    the passes' own contexts, as it asks how the outputs at hand were made.
     """
     device = group.tokens.ids.device
-    if not torch.is_autocast_enabled(device.type) and not _drops_out(model):
+    halved = fp32 and torch.is_autocast_enabled(device.type)
+    if not halved and not _drops_out(model):
         return outputs
-    with exact(model, device):
+    with without_dropout(model), in_fp32(device) if fp32 else nullcontext():
         made: list[Tensor] = model(group, group.tokens)
     return made
 

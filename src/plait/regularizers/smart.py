@@ -9,7 +9,7 @@ import torch
 
 from plait.regularizers.base import REGULARIZERS
 from plait.regularizers.divergences import last_distance
-from plait.regularizers.passes import clean_outputs, exact
+from plait.regularizers.passes import clean_outputs, in_fp32, without_dropout
 from plait.regularizers.perturbation import Perturbing
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class SMART(Perturbing):
         losses: Sequence[Loss],
     ) -> list[Tensor]:
         """Return the mean distances between the outputs and those of the worst inputs near."""
-        clean = clean_outputs(model, group, outputs)
-        with exact(model, group.tokens.ids.device):
+        clean = clean_outputs(model, group, outputs, fp32=True)
+        with without_dropout(model), in_fp32(group.tokens.ids.device):
             change = self.perturb(model, group, [out.detach() for out in clean], losses)
             words = model.encoder.word_embeddings(group.tokens.ids)
             moved = model(group, group.tokens, words + change)
