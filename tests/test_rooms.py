@@ -32,7 +32,7 @@ LINES = [
     ["predict"],
     ["ensemble", "fewshot"],
     ["runs"],
-    ["search"],
+    ["search", "reproduce"],
     ["recipes"],
     ["cli"],
     ["__main__"],

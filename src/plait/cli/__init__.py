@@ -19,6 +19,7 @@ from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
 from plait.cli.plan import plan
 from plait.cli.predict import predict
+from plait.cli.reproduce import reproduce
 from plait.cli.search import search
 from plait.cli.submit import submit
 from plait.cli.train import train
@@ -47,6 +48,7 @@ app.command(epilog="Example: plait plan course")(plan)
 app.command(epilog="Example: plait search mine.toml --space space.toml --trials 30 --holdout 0.1")(
     search
 )
+app.command(epilog="Example: plait reproduce a/2 --data ~/course --seeds 3")(reproduce)
 app.command(epilog="Example: plait fewshot runs/meta --task nli.toml --against runs/plain")(fewshot)
 app.command("list", epilog="Example: plait list recipes")(list_parts)
 app.command(epilog="Example: plait doctor")(doctor)

@@ -14,7 +14,7 @@ settings live beside them and are checked by the registry when the run is built.
 
 from plait.config.ensembles import EnsembleConfig, MembersConfig, lists_members, read_ensemble
 from plait.config.reading import PROFILES, list_recipes, read_recipe
-from plait.config.saving import differences, to_toml
+from plait.config.saving import differences, flatten, to_toml
 from plait.config.sections import (
     BadRows,
     DataConfig,
@@ -51,6 +51,7 @@ __all__ = [
     "TaskConfig",
     "TextsConfig",
     "differences",
+    "flatten",
     "list_recipes",
     "lists_members",
     "read_ensemble",

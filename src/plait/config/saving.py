@@ -19,8 +19,8 @@ def to_toml(config: RunConfig) -> str:
 
 def differences(old: RunConfig, new: RunConfig) -> list[str]:
     """List `key: old -> new` for every setting in which two recipes differ."""
-    a = _flatten(_without_none(old.model_dump(mode="json")))
-    b = _flatten(_without_none(new.model_dump(mode="json")))
+    a = flatten(_without_none(old.model_dump(mode="json")))
+    b = flatten(_without_none(new.model_dump(mode="json")))
 
     def show(flat: Mapping[str, Any], key: str) -> str:
         return repr(flat[key]) if key in flat else "unset"
@@ -40,11 +40,12 @@ def _without_none(value: Any) -> Any:
     return value
 
 
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a table's values by their dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = value
     return flat

@@ -1,0 +1,75 @@
+"""Words such as `a/2` become the published rows they mean, each run once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plait.config import list_recipes
+from plait.errors import UsageError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run that stands in a report."""
+
+    recipe: str
+    system: str
+    table: str
+    """Empty where the report has but one."""
+    aliases: tuple[str, ...] = ()
+    """Rows that the report prints again; they need no run of their own."""
+
+
+def find_rows(words: Iterable[str] = ()) -> list[Row]:
+    """Return the rows that words name, in the reports' order; all of them without a word.
+
+    A word is a system (`a`), a table of one (`a/2`), or a row: its recipe's name (`a/annealed`),
+    with the table between if one likes (`a/2/annealed`). An alias means the run that it repeats.
+    """
+    known = _published()
+    rows = {
+        name: Row(
+            name,
+            published["system"],
+            published.get("table", ""),
+            tuple(n for n, p in known.items() if p.get("alias") == name),
+        )
+        for name, published in known.items()
+        if not published.get("alias")
+    }
+    wanted: set[str] = set()
+    for word in words:
+        found = {name for name, published in known.items() if _means(word, name, published)}
+        if not found:
+            names = {published["system"].lower() for published in known.values()} | known.keys()
+            raise UsageError(
+                f"no published row is called {word!r}{suggest(word.lower(), names)} (a system such "
+                "as a, a table such as a/2, or a recipe: see `plait list recipes`)"
+            )
+        wanted |= {known[name].get("alias") or name for name in found}
+    return [row for name, row in rows.items() if name in wanted or not wanted]
+
+
+def _published() -> dict[str, dict[str, Any]]:
+    """Return what the packaged recipes say of the rows that they rebuild, table by table."""
+    tables = {name: t["published"] for name, t in list_recipes().items() if "published" in t}
+
+    def place(item: tuple[str, dict[str, Any]]) -> tuple[str, str]:
+        return item[1]["system"], item[1].get("table", "")
+
+    return dict(sorted(tables.items(), key=place))
+
+
+def _means(word: str, name: str, published: dict[str, Any]) -> bool:
+    system, table = published["system"].lower(), published.get("table", "")
+    stem = name.removeprefix(f"{system}/")
+    return word.strip("/").lower() in (
+        system,
+        f"{system}/{table}" if table else system,
+        name,
+        f"{system}/{table}/{stem}",
+    )
