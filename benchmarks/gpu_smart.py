@@ -113,14 +113,21 @@ def time_peer(
 
 
 def smart_term(model: Peer, inputs: dict[str, Tensor], outputs: Tensor) -> Tensor:
-    """smart-unit as public codes write it, one inner step, symmetric KL."""
-    words = model.bert.embeddings.word_embeddings(inputs["input_ids"])
-    noise = (SIGMA * torch.randn_like(words)).requires_grad_()
-    moved = model.read("quora", model.encode(inputs, words.detach() + noise))
-    (gradient,) = torch.autograd.grad(distance(outputs.detach(), moved).sum(), noise)
+    """smart-unit written out, one inner step, symmetric KL."""
+
+    def moved(change: Tensor) -> Tensor:
+        hook = model.bert.embeddings.register_forward_hook(lambda _m, _x, made: made + change)
+        try:
+            return model.read("quora", model.encode(inputs))
+        finally:
+            hook.remove()
+
+    shape = (*inputs["input_ids"].shape, model.bert.config.hidden_size)
+    noise = (SIGMA * torch.randn(shape, device=outputs.device)).requires_grad_()
+    (gradient,) = torch.autograd.grad(distance(outputs.detach(), moved(noise)).sum(), noise)
     change = noise.detach() + STEP_SIZE * gradient
     change = change / (change.abs().amax(dim=-1, keepdim=True) + EPSILON)
-    return distance(outputs, model.read("quora", model.encode(inputs, words + change))).mean()
+    return distance(outputs, moved(change)).mean()
 
 
 def distance(one: Tensor, two: Tensor) -> Tensor:

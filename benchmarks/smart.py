@@ -23,7 +23,7 @@ from plait.config import read_recipe
 from plait.model.multitask import Group
 from plait.regularizers import REGULARIZERS
 from plait.regularizers.divergences import inner_distance, last_distance
-from plait.regularizers.passes import exact
+from plait.regularizers.passes import in_fp32, without_dropout
 from plait.training.build import build, load_data
 from plait.training.loop import Cursor, TrainState, run_stage
 from plait.training.stages import build_stage
@@ -33,22 +33,25 @@ def look(regularizer, model, task, batch, loss, *, dropout: bool) -> dict[str, f
     """Measure one perturbation; `dropout` as in the pass that made it."""
     model.train(dropout)
     clean = model(task, batch.tokens).detach()
-    words = model.encoder.word_embeddings(batch.tokens.ids).detach()
+    size = regularizer_input(regularizer, model, batch.tokens)
     state = torch.random.get_rng_state()
     change = regularizer.perturb(model, Group.of({task: batch}), [clean], [loss])
     # The gradient it started from, taken again at the same noise and under the same dropout.
     torch.random.set_rng_state(state)
     real = batch.tokens.mask.unsqueeze(-1)
-    noise = (regularizer.sigma * torch.randn_like(words) * real).requires_grad_()
-    moved = model(task, batch.tokens, words + noise)
+    noise = (regularizer.sigma * torch.randn_like(change) * real).requires_grad_()
+    (moved,) = regularizer.disturbed(model, Group.of({task: batch}), noise)
     distance = inner_distance(regularizer.variant, loss, clean, moved).sum()
     (gradient,) = torch.autograd.grad(distance, noise)
     model.eval()
     with torch.no_grad():
-        before, after = (model(task, batch.tokens, words + by) for by in (0 * change, change))
+        before, after = (
+            regularizer.disturbed(model, Group.of({task: batch}), by)[0]
+            for by in (0 * change, change)
+        )
     mask = batch.tokens.mask
     return {
-        "entries of the words (rms)": words[mask].square().mean().sqrt().item(),
+        "entries of what is changed (rms)": size[mask].square().mean().sqrt().item(),
         "entries of the change (rms)": change[mask].square().mean().sqrt().item(),
         "largest entry of the change": change.abs().max().item(),
         "cosine with the gradient": _cosine(change, gradient),
@@ -58,6 +61,15 @@ def look(regularizer, model, task, batch, loss, *, dropout: bool) -> dict[str, f
     }
 
 
+def regularizer_input(regularizer, model, tokens) -> torch.Tensor:
+    """Return what the regularizer adds its change to."""
+    words = model.encoder.word_embeddings(tokens.ids).detach()
+    if regularizer.__class__.__name__ == "SMART":
+        return words
+    with torch.no_grad():
+        return model.encoder.embeddings(words, tokens.types)
+
+
 def _cosine(one: torch.Tensor, two: torch.Tensor) -> float:
     return F.cosine_similarity(one.flatten(1), two.flatten(1)).mean().item()
 
@@ -65,17 +77,18 @@ def _cosine(one: torch.Tensor, two: torch.Tensor) -> float:
 def lost_in_bf16(regularizer, model, task, batch, loss) -> float:
     """Return how far the change of the outputs in bf16 is from the true one, in its size."""
     model.eval()
-    with exact(model, batch.tokens.ids.device):
+    with without_dropout(model), in_fp32(batch.tokens.ids.device):
         clean = model(task, batch.tokens).detach()
         change = regularizer.perturb(model, Group.of({task: batch}), [clean], [loss])
-    words = model.encoder.word_embeddings(batch.tokens.ids).detach()
+    group = Group.of({task: batch})
 
     def moved() -> torch.Tensor:
-        return model(task, batch.tokens, words + change) - model(task, batch.tokens, words)
+        after, before = (regularizer.disturbed(model, group, by)[0] for by in (change, 0 * change))
+        return after - before
 
     with torch.no_grad():
         full = moved()
-        with torch.autocast(words.device.type, dtype=torch.bfloat16):
+        with torch.autocast(change.device.type, dtype=torch.bfloat16):
             half = moved().float()
     return ((half - full).norm() / full.norm()).item()
 

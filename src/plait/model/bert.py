@@ -243,16 +243,24 @@ class Bert(Encoder):
         return self.embeddings.word(ids)  # type: ignore[no-any-return]
 
     def forward(
-        self, tokens: Tokens, embeddings: Tensor | None = None, adapter: Adapter | None = None
+        self,
+        tokens: Tokens,
+        embeddings: Tensor | None = None,
+        adapter: Adapter | None = None,
+        shift: Tensor | None = None,
     ) -> Encoded:
-        """Encode a batch; `embeddings` stand in for the word embeddings of its ids."""
+        """Encode a batch; `embeddings` stand in for the word embeddings of its ids.
+
+        `shift` is added to what the first layer is given.
+        """
         room = None if adapter is not None else self._room(tokens)
         if room is not None:
-            return self._encode_packed(tokens, room, embeddings)
+            return self._encode_packed(tokens, room, embeddings, shift)
         words = self.word_embeddings(tokens.ids) if embeddings is None else embeddings
         # The mask is never looked at from here: a CUDA graph allows no question to the device.
         mask = tokens.mask[:, None, None, :]
-        outputs = [self.embeddings(words, tokens.types)]
+        first = self.embeddings(words, tokens.types)
+        outputs = [first if shift is None else first + shift]
         for i, layer in enumerate(self.layers):
             here = None if adapter is None else adapter.at(i)
             outputs.append(layer(outputs[-1], mask, here))
@@ -265,7 +273,9 @@ class Bert(Encoder):
             return None
         return total
 
-    def _encode_packed(self, tokens: Tokens, room: int, embeddings: Tensor | None) -> Encoded:
+    def _encode_packed(
+        self, tokens: Tokens, room: int, embeddings: Tensor | None, shift: Tensor | None
+    ) -> Encoded:
         """Encode a batch without its padding."""
         packing = Packing.of(tokens.mask, room)
         if embeddings is None:
@@ -274,6 +284,8 @@ class Bert(Encoder):
             words = packing.pack(embeddings)
         places = packing.source % tokens.ids.shape[1]
         full = self.embeddings(words, packing.pack(tokens.types), places)
+        if shift is not None:
+            full = full + packing.pack(shift)
         half = full.to(_precision(full))
         seeds = None
         if self.training and self.embeddings.dropout.p > 0 and full.is_cuda:

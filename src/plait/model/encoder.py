@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -244,22 +244,46 @@ class AutoEncoder(Encoder):
         return self.model.get_input_embeddings()(ids)  # type: ignore[no-any-return]
 
     def forward(
-        self, tokens: Tokens, embeddings: Tensor | None = None, adapter: Adapter | None = None
+        self,
+        tokens: Tokens,
+        embeddings: Tensor | None = None,
+        adapter: Adapter | None = None,
+        shift: Tensor | None = None,
     ) -> Encoded:
-        """Encode a batch; `embeddings` stand in for the word embeddings of its ids."""
+        """Encode a batch; `embeddings` stand in for the word embeddings of its ids.
+
+        `shift` is added to what the model's embedding layer makes of them.
+        """
         if adapter is not None:
             raise EncoderError(NO_ADAPTERS)
         given = {"input_ids": tokens.ids} if embeddings is None else {"inputs_embeds": embeddings}
         if self.takes_types:
             given["token_type_ids"] = tokens.types
-        output = self.model(
-            **given,
-            attention_mask=tokens.mask.long(),
-            output_hidden_states=True,
-            return_dict=True,
-        )
+        with nullcontext() if shift is None else self._shifted(shift):
+            output = self.model(
+                **given,
+                attention_mask=tokens.mask.long(),
+                output_hidden_states=True,
+                return_dict=True,
+            )
         pooled = output.pooler_output if self.has_pooler else None
         return Encoded(output.last_hidden_state, tuple(output.hidden_states), pooled)
+
+    @contextmanager
+    def _shifted(self, shift: Tensor) -> Iterator[None]:
+        """Add to the output of the embedding layer in every pass inside."""
+        layer = getattr(self.model, "embeddings", None)
+        if not isinstance(layer, nn.Module):
+            kind = type(self.model).__name__
+            raise EncoderError(
+                f"{kind} has no embedding layer whose output could be changed, as smart-unit "
+                "does; use smart"
+            )
+        hook = layer.register_forward_hook(lambda _module, _given, made: made + shift)
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def layer_of(self, name: str) -> int:
         """Say where a parameter sits; what all layers share counts as the pooler does."""

@@ -58,7 +58,7 @@ class Adapter(nn.Module):
 
 
 class Encoder(nn.Module):
-    """An encoder whose input can be entered at the word embeddings."""
+    """An encoder whose input can be changed at the word embeddings, or behind them."""
 
     config: dict[str, Any]
     """The encoder's config.json; enough to build it again without its weights."""
@@ -84,12 +84,17 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def forward(
-        self, tokens: Tokens, embeddings: Tensor | None = None, adapter: Adapter | None = None
+        self,
+        tokens: Tokens,
+        embeddings: Tensor | None = None,
+        adapter: Adapter | None = None,
+        shift: Tensor | None = None,
     ) -> Encoded:
         """Encode a batch; `embeddings` stand in for the word embeddings of its ids.
 
         Positions, segments, LayerNorm and dropout come after them, either way. An adapter
-        takes part in every layer.
+        takes part in every layer. `shift`, [rows, length, width], is added to what the first
+        layer is given.
         """
         raise NotImplementedError
 

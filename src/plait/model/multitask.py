@@ -78,18 +78,24 @@ class MultitaskModel(nn.Module):
         return pool(self.encoder(tokens, embeddings), tokens.mask, self.pooling)
 
     def forward(
-        self, task: str | Group, tokens: Tokens, embeddings: Tensor | None = None
+        self,
+        task: str | Group,
+        tokens: Tokens,
+        embeddings: Tensor | None = None,
+        shift: Tensor | None = None,
     ) -> Tensor | list[Tensor]:
         """Return a task's outputs, [examples, num_outputs]; or those of each task of a group.
 
-        `embeddings`, where given, stands in for the word embeddings of `tokens`.
+        `embeddings`, where given, stands in for the word embeddings of `tokens`; `shift` is added
+        to what the encoder's first layer is given.
         """
         if isinstance(task, str):
-            return self._answer(task, self._encode(task, tokens, embeddings), tokens.mask)
+            return self._answer(task, self._encode(task, tokens, embeddings, shift), tokens.mask)
         if len(task.tasks) == 1:
             (alone,) = task.tasks
-            return [self._answer(alone, self._encode(alone, tokens, embeddings), tokens.mask)]
-        encoded = self.encoder(tokens, embeddings)
+            encoded = self._encode(alone, tokens, embeddings, shift)
+            return [self._answer(alone, encoded, tokens.mask)]
+        encoded = self.encoder(tokens, embeddings, None, shift)
         counts = [len(batch.tokens.ids) for batch in task.batches]
         hidden, masks = encoded.hidden.split(counts), tokens.mask.split(counts)
         pooled = [None] * len(counts) if encoded.pooled is None else encoded.pooled.split(counts)
@@ -116,11 +122,13 @@ class MultitaskModel(nn.Module):
         """Take a head out again."""
         del self.heads[f"task-{task}"]
 
-    def _encode(self, task: str, tokens: Tokens, embeddings: Tensor | None) -> Encoded:
+    def _encode(
+        self, task: str, tokens: Tokens, embeddings: Tensor | None, shift: Tensor | None
+    ) -> Encoded:
         """Run the encoder as a task sees it: with its adapter, trainable by it or not."""
         key = f"task-{task}"
         adapter = self.adapters[key] if key in self.adapters else None  # noqa: SIM401 - no get
-        given = (tokens, embeddings, adapter)
+        given = (tokens, embeddings, adapter, shift)
         if self.touches_encoder(task) or not torch.is_grad_enabled():
             return self.encoder(*given)  # type: ignore[no-any-return]
         # The same tensors outside the graph. The adapter's own are no part of the encoder.

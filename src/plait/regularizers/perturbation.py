@@ -1,4 +1,4 @@
-"""What both kinds of SMART share: noise on the embedded words that climbs by gradient steps."""
+"""What both kinds of SMART share: noise on the embedded input that climbs by gradient steps."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Perturbing(Weighted):
     ) -> Tensor:
         """Return x~ - x after the inner steps, [rows, length, width]; 0 at padding."""
         tokens = group.tokens
-        words = model.encoder.word_embeddings(tokens.ids).detach()
         real = tokens.mask.unsqueeze(-1)
+        words = model.encoder.word_embeddings(tokens.ids).detach()
         change = self.sigma * torch.randn_like(words) * real
         for _ in range(self.inner_steps):
             change.requires_grad_()
             with frozen(model):  # only the way back to the input is wanted
-                moved = model(group, tokens, words + change)
+                moved = self.disturbed(model, group, change)
             # A sum: an example's direction does not depend on how many others there are.
             apart = [
                 inner_distance(self.variant, *each).sum()
@@ -62,6 +62,10 @@ class Perturbing(Weighted):
             (gradient,) = torch.autograd.grad(distance, change)
             change = self.move(change.detach(), gradient * real)
         return change
+
+    @abstractmethod
+    def disturbed(self, model: MultitaskModel, group: Group, change: Tensor) -> list[Tensor]:
+        """Return each task's outputs with the input changed."""
 
     @abstractmethod
     def move(self, change: Tensor, gradient: Tensor) -> Tensor:

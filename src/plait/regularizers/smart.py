@@ -63,10 +63,15 @@ class SMART(Perturbing):
         clean = clean_outputs(model, group, outputs, fp32=True)
         with without_dropout(model), in_fp32(group.tokens.ids.device):
             change = self.perturb(model, group, [out.detach() for out in clean], losses)
-            words = model.encoder.word_embeddings(group.tokens.ids)
-            moved = model(group, group.tokens, words + change)
+            moved = self.disturbed(model, group, change)
         each = zip(losses, clean, moved, strict=True)
         return [last_distance(self.variant, *one).mean() for one in each]
+
+    def disturbed(self, model: MultitaskModel, group: Group, change: Tensor) -> list[Tensor]:
+        """Change the word embeddings."""
+        words = model.encoder.word_embeddings(group.tokens.ids)
+        outputs: list[Tensor] = model(group, group.tokens, words + change)
+        return outputs
 
     def move(self, change: Tensor, gradient: Tensor) -> Tensor:
         """Go `eta` along the gradient over its largest entry, held inside the ball."""

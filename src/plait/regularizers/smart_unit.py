@@ -1,4 +1,4 @@
-"""SMART as its public codes run it: noise of size 1 in every word."""
+"""SMART as a public code runs it: noise of size 1 in every word."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ if TYPE_CHECKING:
 @REGULARIZERS.register("smart-unit")
 @dataclass(kw_only=True)
 class SMARTUnit(Perturbing):
-    """SMART with noise of size 1, as the public codes have it and the four systems ran it.
+    """SMART with noise of size 1, as the code has it that the four systems ran.
 
     After Jiang et al. 2020, https://arxiv.org/abs/1911.03437, but for what becomes of the
     perturbation: noise of size `sigma` moves by `step_size` along the gradient of the distance
     and is then divided by its largest entry (plus `epsilon`, against division by 0), word by
-    word. So every word's perturbation has size 1, far more than the embeddings themselves,
-    and points nearly where the noise happened to: a strong, almost random disturbance rather
-    than the worst one of a tiny ball.
+    word. So every word's perturbation has size 1 and points nearly where the noise happened to:
+    a strong, almost random disturbance rather than the worst one of a tiny ball. What it
+    disturbs is the output of the embedding layer, after positions, segments and LayerNorm,
+    whose entries are of that size; the word embeddings themselves are far smaller, and such
+    noise on them would leave nothing of the words.
 
     `weight` and `variant` as in smart, `inner_steps` times the above. The outputs of the
     training pass are the reference and the other passes draw their own dropout, as there; so
     it lives in the run's precision, bf16 included. Cost, in passes: 2.7 times a plain step.
 
-    Departures from those codes: padding gets no noise; the term is the mean over the examples
-    (one of them sums symmetric KL over the batch, so that its weight grows with the batch),
-    and symmetric KL has its whole gradient (they hold one side of each half constant). The
-    inner gradient is each example's own, whatever the size of the batch.
+    Departures from that code: padding gets no noise; positions and LayerNorm are not applied
+    a second time, as in its example; the term is the mean over the examples (it sums symmetric
+    KL over the batch, so that its weight grows with the batch), and symmetric KL has its whole
+    gradient (it holds one side of each half constant). The inner gradient is each example's own,
+    whatever the size of the batch.
     """
 
     sizes = ("epsilon", "sigma", "step_size")
@@ -54,10 +57,14 @@ class SMARTUnit(Perturbing):
     ) -> list[Tensor]:
         """Return the mean distances between the outputs and those of the disturbed inputs."""
         change = self.perturb(model, group, [out.detach() for out in outputs], losses)
-        words = model.encoder.word_embeddings(group.tokens.ids)
-        moved = model(group, group.tokens, words + change)
+        moved = self.disturbed(model, group, change)
         each = zip(losses, outputs, moved, strict=True)
         return [last_distance(self.variant, *one).mean() for one in each]
+
+    def disturbed(self, model: MultitaskModel, group: Group, change: Tensor) -> list[Tensor]:
+        """Change what the first layer is given."""
+        outputs: list[Tensor] = model(group, group.tokens, shift=change)
+        return outputs
 
     def move(self, change: Tensor, gradient: Tensor) -> Tensor:
         """Go `step_size` along the gradient, then make every word's largest entry 1."""
