@@ -24,6 +24,7 @@ COMMANDS = [
     "ensemble",
     "average",
     "fewshot",
+    "results",
     "list",
     "doctor",
 ]
