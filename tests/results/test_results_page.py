@@ -10,7 +10,7 @@ import pytest
 from fake_records import dev_figures, make_record, write_all, write_record
 
 from plait.results import write_results
-from plait.results.markdown import count, figure, over_seeds, probability, signed
+from plait.results.markdown import between, count, figure, over_seeds, probability, signed
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
 def page(records: Path, **options: object) -> str:
     out = records.parent / "page.md"
     write_results(records, out=out, pictures=None, **options)
-    return out.read_text(encoding="utf-8")
+    return out.read_text(encoding="utf-8").replace("\u00a0", " ")
 
 
 def line(text: str, start: str) -> str:
@@ -184,5 +184,8 @@ def test_other_ways_to_write_figures():
     )
     assert over_seeds([0.5]) == ".500"
     assert over_seeds([]) == "none"
+    assert over_seeds([0.5, 0.6]) == ".550\u00a0±\u00a0.071"
+    assert between((0.5, 0.6)) == ".500\u00a0to\u00a0.600"
+    assert between((-0.5, 0.6), signs=True) == "-.500\u00a0to\u00a0+.600"
     assert (probability(0.0004), probability(0.04)) == ("<.001", ".040")
     assert (count(1, "row"), count(1200, "row")) == ("1 row", "1,200 rows")

@@ -29,12 +29,23 @@ def signed(value: float | None) -> str:
     return text if value is None or text.startswith("-") else f"+{text}"
 
 
+def unbroken(text: str) -> str:
+    """Keep the words of a cell on one line."""
+    return text.replace(" ", "\u00a0")
+
+
+def between(low_high: tuple[float, float], *, signs: bool = False) -> str:
+    """Write an interval: .512 to .530, or +.001 to +.030 where it is one of differences."""
+    low, high = (signed(end) if signs else figure(end) for end in low_high)
+    return unbroken(f"{low} to {high}")
+
+
 def over_seeds(values: Sequence[float]) -> str:
     """Write a mean with the standard deviation over seeds, which one seed does not have."""
     if not values:
         return "none"
     spread = f" ± {figure(stdev(values))}" if len(values) > 1 else ""
-    return f"{figure(fmean(values))}{spread}"
+    return unbroken(f"{figure(fmean(values))}{spread}")
 
 
 def probability(value: float) -> str:

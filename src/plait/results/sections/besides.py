@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from plait.results.findings import compare
-from plait.results.markdown import figure, over_seeds, paragraph, signed, table
+from plait.results.markdown import between, figure, over_seeds, paragraph, signed, table
 from plait.results.sections.findings import show_seeds
 from plait.results.tables import read_details
 
@@ -57,13 +57,12 @@ def show_alone(records: Records) -> list[str]:
 
 
 def _gain(found: Difference) -> list[str]:
-    low, high = found.interval
-    return [signed(found.value), f"{signed(low)} to {signed(high)}", show_seeds(found)]
+    return [signed(found.value), between(found.interval, signs=True), show_seeds(found)]
 
 
 def show_others(results: Results) -> list[str]:
     """Return the rows that were run but are of no report."""
-    known = {row.run for printed in results.tables for row in printed.rows}
+    known = {row.recipe for printed in results.tables for row in printed.rows}
     records = results.records
     recipes = [recipe for recipe in records.recipes if recipe not in known]
     if not recipes:

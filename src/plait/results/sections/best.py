@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from plait.results.markdown import figure, items, paragraph, table
+from plait.results.markdown import between, figure, items, paragraph, table
 
 if TYPE_CHECKING:
     from plait.results.gathering import Results
@@ -71,7 +71,7 @@ def _best_table(model: BestModel, results: Results) -> list[str]:
             [
                 f"`{name}`",
                 f"**{figure(model.dev.figure(name))}**",
-                f"{figure(low_high[0])} to {figure(low_high[1])}" if low_high else "",
+                between(low_high) if low_high else "",
                 figure(max(ours, default=None)),
                 figure(max(theirs, default=None)),
             ]

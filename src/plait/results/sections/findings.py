@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 from plait.results.findings import MARGIN, sampling_variance
 from plait.results.gathering import FINDINGS_PICTURE
-from plait.results.markdown import count, figure, paragraph, picture, probability, signed, table
+from plait.results.markdown import (
+    between,
+    count,
+    figure,
+    paragraph,
+    picture,
+    probability,
+    signed,
+    table,
+    unbroken,
+)
 
 if TYPE_CHECKING:
     from plait.results.findings import Judgement
@@ -45,7 +55,7 @@ def show_findings(results: Results, pictures: str | None) -> list[str]:
         judged = [j for j in results.judgements if j.finding.system == report.system]
         if not judged:
             continue
-        lines += [f"### Findings of {report.system}", ""]
+        lines += [f"### Findings {_of(report.system)}", ""]
         lines += table(
             [
                 "finding",
@@ -82,12 +92,11 @@ def _finding_cells(judgement: Judgement) -> list[str]:
     cells.append("no figure" if published is None else signed(published))
     if found is None or judgement.p_value is None or judgement.corrected is None:
         return [*cells, *[""] * 5]
-    low, high = found.interval
     p_values = (judgement.p_value, judgement.corrected)
     return [
         *cells,
         signed(found.value),
-        f"{signed(low)} to {signed(high)}",
+        between(found.interval, signs=True),
         show_seeds(found),
         *map(probability, p_values),
     ]
@@ -95,16 +104,18 @@ def _finding_cells(judgement: Judgement) -> list[str]:
 
 def show_seeds(found: Difference) -> str:
     """Write how many seeds a difference rests on."""
-    return {1: "one seed", 2: "two seeds"}.get(found.num_seeds, f"{found.num_seeds}") + (
-        "" if found.is_paired or found.num_seeds < 3 else ", not shared"
-    )
+    if found.is_paired:
+        return str(found.num_seeds)
+    words = {1: "one seed", 2: "two seeds"}.get(found.num_seeds, f"{found.num_seeds}, not shared")
+    return unbroken(words)
+
+
+def _of(system: str) -> str:
+    return f"of {system}" if len(system) == 1 else f"over {system}"
 
 
 def _verdict(judgement: Judgement) -> str:
-    words = {
-        "holds": "**holds here**",
-        "does not": "**does not**",
-        "within the noise": "**within the noise**",
-        "not tested": judgement.reason,
-    }
-    return words[judgement.verdict]
+    if judgement.verdict == "not tested":
+        return judgement.reason
+    here = " here" if judgement.verdict == "holds" else ""
+    return unbroken(f"**{judgement.verdict}{here}**")

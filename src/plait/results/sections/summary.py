@@ -39,7 +39,7 @@ def show_summary(results: Results) -> list[str]:
     told.append(
         f"**Findings**: of {len(results.judgements)}, {counts['holds']} hold here "
         f"({corrected} also with the number of tests in mind), {counts['does not']} do not, "
-        f"{counts['within the noise']} are within the noise, {counts['not tested']} are not "
+        f"{counts['within the noise']} are within the noise; {counts['not tested']} could not be "
         "tested yet."
     )
     for model in results.best:
