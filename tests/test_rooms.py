@@ -32,7 +32,7 @@ LINES = [
     ["predict"],
     ["ensemble", "fewshot"],
     ["runs"],
-    ["search", "reproduce"],
+    ["search", "reproduce", "results"],
     ["recipes"],
     ["cli"],
     ["__main__"],
@@ -40,7 +40,7 @@ LINES = [
 LEVEL = {room: level for level, line in enumerate(LINES) for room in line}
 
 # What makes `plait --help` slow.
-HEAVY = {"torch", "pyarrow", "numpy", "transformers", "tokenizers"}
+HEAVY = {"torch", "pyarrow", "numpy", "transformers", "tokenizers", "matplotlib"}
 LIGHT_ROOMS = {"errors", "types", "registry", "config", "cli"}
 
 

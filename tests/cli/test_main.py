@@ -24,6 +24,8 @@ COMMANDS = [
     "ensemble",
     "average",
     "fewshot",
+    "reproduce",
+    "results",
     "list",
     "doctor",
 ]

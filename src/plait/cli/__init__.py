@@ -20,6 +20,7 @@ from plait.cli.list import list_parts
 from plait.cli.plan import plan
 from plait.cli.predict import predict
 from plait.cli.reproduce import reproduce
+from plait.cli.results import results
 from plait.cli.search import search
 from plait.cli.submit import submit
 from plait.cli.train import train
@@ -50,6 +51,9 @@ app.command(epilog="Example: plait search mine.toml --space space.toml --trials 
 )
 app.command(epilog="Example: plait reproduce a/2 --data ~/course --seeds 3")(reproduce)
 app.command(epilog="Example: plait fewshot runs/meta --task nli.toml --against runs/plain")(fewshot)
+app.command(epilog="Example: plait results --records results/reproduce --out docs/results.md")(
+    results
+)
 app.command("list", epilog="Example: plait list recipes")(list_parts)
 app.command(epilog="Example: plait doctor")(doctor)
 

@@ -72,7 +72,7 @@ def reproduce(
     order = Order(
         out=out,
         runs=runs,
-        profile=None if profile == "published" else profile,
+        profile=profile,
         num_seeds=seeds,
         overrides=tuple(override or ()),
         alone=alone,
@@ -99,7 +99,7 @@ def _command(rows: list[str], order: Order, jobs: int, data: str | None) -> str:
     """Write the command that goes on."""
     import shlex
 
-    words = ["plait", "reproduce", *rows, "--profile", order.profile or "published"]
+    words = ["plait", "reproduce", *rows, "--profile", order.profile]
     words += ["--seeds", str(order.num_seeds), "--out", str(order.out), "--runs", str(order.runs)]
     words += ["--jobs", str(jobs)] if jobs > 1 else []
     words += ["--data", data] if data else []

@@ -13,7 +13,7 @@ settings live beside them and are checked by the registry when the run is built.
 """
 
 from plait.config.ensembles import EnsembleConfig, MembersConfig, lists_members, read_ensemble
-from plait.config.reading import PROFILES, list_recipes, read_recipe
+from plait.config.reading import PROFILES, list_recipes, read_profile, read_recipe
 from plait.config.saving import differences, flatten, to_toml
 from plait.config.sections import (
     BadRows,
@@ -55,6 +55,7 @@ __all__ = [
     "list_recipes",
     "lists_members",
     "read_ensemble",
+    "read_profile",
     "read_recipe",
     "to_toml",
 ]

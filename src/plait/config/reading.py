@@ -49,7 +49,7 @@ def resolve(
 ) -> RunConfig:
     """Lay a profile, a table and overrides over a recipe, and check what comes of it."""
     if profile is not None:
-        table = merge(table, _read_profile(profile))
+        table = merge(table, read_profile(profile))
     table = merge(table, extra or {})
     for setting in overrides:
         override(table, setting)
@@ -77,7 +77,7 @@ def list_recipes() -> dict[str, dict[str, Any]]:
     return found
 
 
-def _read_profile(name: str) -> dict[str, Any]:
+def read_profile(name: str) -> dict[str, Any]:
     """Read what a packaged profile lays over a recipe."""
     folder = resources.files("plait") / "recipes" / PROFILES
     known = {item.name.removesuffix(".toml"): item for item in folder.iterdir()}

@@ -36,7 +36,7 @@ def make_record(
     run: Path,
     *,
     recipe: str,
-    profile: str | None,
+    profile: str,
     overrides: Sequence[str] = (),
     alone: str | None = None,
 ) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def make_ensemble_record(
     scores: Mapping[str, Any],
     *,
     recipe: str,
-    profile: str | None,
+    profile: str,
     how: str,
     overrides: Sequence[str] = (),
 ) -> dict[str, Any]:

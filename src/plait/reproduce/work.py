@@ -62,7 +62,7 @@ class Order:
     """Folder of the records."""
     runs: Path
     """Folder that runs are trained in."""
-    profile: str | None = None
+    profile: str = "small"
     num_seeds: int = 1
     overrides: tuple[str, ...] = ()
     alone: bool = False
@@ -190,7 +190,7 @@ def _run(order: Order, recipe: str, config: RunConfig, alone: str | None = None)
 
 
 def _record(order: Order, recipe: str, seed: int, alone: str | None = None) -> Path:
-    folder = order.out / (order.profile or "published") / recipe
+    folder = order.out / order.profile / recipe
     return (folder / "alone" / alone if alone else folder) / f"seed-{seed}.json"
 
 

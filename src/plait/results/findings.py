@@ -1,0 +1,193 @@
+"""What the reports claim, held against the records: holds, does not, or is within the noise."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from plait.results.records import SUMMARIES, Records
+from plait.results.significance import (
+    FEWEST_SEEDS,
+    LEVEL,
+    Difference,
+    accuracy_variance,
+    compare_paired,
+    compare_pooled,
+    correlation_variance,
+    holm,
+    pool_spread,
+)
+from plait.results.tables import Row, read_published
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plait.results.records import Record
+
+MARGIN = 0.005
+"""What a gain must stay below to be called none: half a point."""
+
+Verdict = Literal["holds", "does not", "within the noise", "not tested"]
+
+
+class Finding(BaseModel):
+    """A claim, as a comparison of rows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: str
+    where: str
+    """Of the report."""
+    says: str
+    better: tuple[str, ...] = Field(min_length=1)
+    worse: tuple[str, ...] = Field(min_length=1)
+    figure: str
+    claim: Literal["gain", "no gain"] = "gain"
+
+    @property
+    def published(self) -> float | None:
+        """The difference as printed; none where a figure was not."""
+        sides = [[_printed(recipe, self.figure) for recipe in s] for s in (self.better, self.worse)]
+        known = [[value for value in side if value is not None] for side in sides]
+        if known != sides:
+            return None
+        return fmean(known[0]) - fmean(known[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A finding, and what the records say of it."""
+
+    finding: Finding
+    verdict: Verdict
+    difference: Difference | None
+    """None where it could not be tested."""
+    p_value: float | None
+    corrected: float | None
+    """The p-value with all that were tested in mind, by Holm."""
+    reason: str = ""
+    """Why it could not be tested."""
+
+
+def read_findings() -> list[Finding]:
+    """Read findings.toml."""
+    text = (resources.files("plait.results") / "findings.toml").read_text(encoding="utf-8")
+    return [Finding.model_validate(entry) for entry in tomllib.loads(text)["finding"]]
+
+
+def judge_all(findings: Sequence[Finding], records: Records) -> list[Judgement]:
+    """Judge every finding, and correct their p-values for how many there are."""
+    judged = [_judge(finding, records) for finding in findings]
+    known = {str(i): j.p_value for i, j in enumerate(judged) if j.p_value is not None}
+    corrected = holm(known)
+    return [
+        Judgement(j.finding, j.verdict, j.difference, j.p_value, corrected.get(str(i)), j.reason)
+        for i, j in enumerate(judged)
+    ]
+
+
+def _judge(finding: Finding, records: Records) -> Judgement:
+    found = compare(
+        [(recipe, None) for recipe in finding.better],
+        [(recipe, None) for recipe in finding.worse],
+        finding.figure,
+        records,
+    )
+    if isinstance(found, str):
+        return Judgement(finding, "not tested", None, None, None, found)
+    low, high = found.interval
+    verdict: Verdict = "within the noise"
+    if finding.claim == "gain":
+        p_value = found.p_value()
+        if low > 0:
+            verdict = "holds"
+        elif high < 0:
+            verdict = "does not"
+    else:
+        p_value = found.p_value(MARGIN)
+        if low > 0:
+            verdict, p_value = "does not", found.p_value()
+        elif high < MARGIN:
+            verdict = "holds"
+    return Judgement(finding, verdict, found, p_value, None)
+
+
+def _printed(recipe: str, figure: str) -> float | None:
+    return Row(recipe, recipe, read_published()[recipe], False).figure(figure)
+
+
+# --- comparing rows ----------------------------------------------------------------------
+
+RowKey = tuple[str, str | None]
+"""A recipe, and the task it was trained on alone, if it was."""
+
+
+def compare(
+    better: Sequence[RowKey], worse: Sequence[RowKey], figure: str, records: Records
+) -> Difference | str:
+    """Compare two groups of rows by a figure, or say why that cannot be done.
+
+    With enough seeds that all rows share, the groups' means are compared seed by seed; with
+    fewer, by the spread of all rows and the error of the dev set.
+    """
+    rows = [*better, *worse]
+    found = {(recipe, alone): records.figures(recipe, figure, alone) for recipe, alone in rows}
+    absent = [_name(key) for key in rows if not records.row(*key)]
+    if absent:
+        return "not run yet" if len(absent) == len(rows) else f"not run yet: {', '.join(absent)}"
+    empty = [_name(key) for key in rows if not found[key]]
+    if empty:
+        return f"no `{figure}` of {', '.join(empty)}"
+    shared = set.intersection(*(set(by_seed) for by_seed in found.values()))
+    if len(shared) >= FEWEST_SEEDS:
+        return compare_paired(
+            [
+                fmean(found[key][seed] for key in better) - fmean(found[key][seed] for key in worse)
+                for seed in sorted(shared)
+            ]
+        )
+    spread = pool_spread(records.figures_of_rows(figure))
+    if spread is None:
+        return "one seed, and no row has two to tell the spread from"
+    ours, theirs = ([list(found[key].values()) for key in side] for side in (better, worse))
+    sampling = sum(
+        fmean(sampling_variance(record, figure) for key in side for record in records.row(*key))
+        for side in (better, worse)
+    )
+    return compare_pooled(ours, theirs, spread, sampling)
+
+
+def _name(key: RowKey) -> str:
+    recipe, alone = key
+    return f"`{recipe}`" if alone is None else f"`{recipe}` ({alone} alone)"
+
+
+def sampling_variance(record: Record, figure: str) -> float:
+    """Return how much a figure would vary over other dev rows of the same number."""
+    if figure not in SUMMARIES:
+        task = record.dev.tasks[figure]
+        value = record.dev.figure(figure) or 0.0
+        of_kind = correlation_variance if task.kind == "score" else accuracy_variance
+        return of_kind(value, task.num_examples)
+    tasks = record.dev.tasks
+    # `overall` halves a correlation, and so quarters its variance.
+    halved = {task for task in tasks if figure == "overall" and tasks[task].kind == "score"}
+    total = sum(sampling_variance(record, t) / (4 if t in halved else 1) for t in tasks)
+    return total if figure == "sum" else total / len(tasks) ** 2
+
+
+def count_verdicts(judgements: Sequence[Judgement]) -> dict[Verdict, int]:
+    """Count the judgements of each kind."""
+    kinds: tuple[Verdict, ...] = ("holds", "does not", "within the noise", "not tested")
+    return {kind: sum(j.verdict == kind for j in judgements) for kind in kinds}
+
+
+def holds_corrected(judgement: Judgement) -> bool:
+    """Say whether a finding still holds with the number of tests in mind."""
+    p = judgement.corrected
+    return judgement.verdict == "holds" and p is not None and p < 1 - LEVEL

@@ -1,0 +1,1 @@
+"""The page's sections: each a function that returns lines."""

@@ -1,0 +1,81 @@
+"""Sections of what stands beside the tables: single figures, single tasks, other rows."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from plait.results.findings import compare
+from plait.results.markdown import between, figure, over_seeds, paragraph, signed, table
+from plait.results.sections.findings import show_seeds
+from plait.results.tables import read_details
+
+if TYPE_CHECKING:
+    from plait.results.gathering import Results
+    from plait.results.records import Records
+    from plait.results.significance import Difference
+
+
+def show_details(records: Records) -> list[str]:
+    """Return what the reports print of single tasks, and ours beside it."""
+    lines = ["## Figures besides", ""]
+    lines += paragraph("What the reports print of single tasks of their best runs.")
+    rows = []
+    for detail in read_details():
+        read = [values for record in records.row(detail.recipe) if (values := detail.read(record))]
+        ours = [fmean(column) for column in zip(*read, strict=True)]
+        digits = 0 if detail.mistaken else max(len(f"{v:g}") - 2 for v in detail.published)
+        theirs = [figure(value, digits) for value in detail.published]
+        what = f"{detail.what}{f' ({detail.note})' if detail.note else ''}"
+        here = " ".join(figure(value, digits) for value in ours) or "not run yet"
+        cells = [detail.where, f"`{detail.recipe}`", f"`{detail.task}`", what]
+        rows.append([*cells, " ".join(theirs), here])
+    return lines + table(["report", "run", "task", "figures", "published", "here"], rows, 4)
+
+
+def show_alone(records: Records) -> list[str]:
+    """Return the baselines of single tasks; nothing where none was run."""
+    if not records.alone:
+        return []
+    lines = ["## Each task alone", ""]
+    lines += paragraph(
+        "What sharing gained: a row's tasks trained together, and each trained by itself with its "
+        "share of the row's budget. The gain has the interval of the findings' test."
+    )
+    rows = []
+    for recipe, tasks in records.alone.items():
+        order = list(records.row(recipe)[0].dev.tasks) if records.row(recipe) else tasks
+        for task in sorted(tasks, key=order.index):
+            together = list(records.figures(recipe, task).values())
+            alone = list(records.figures(recipe, task, task).values())
+            found = compare([(recipe, None)], [(recipe, task)], task, records)
+            told = ["", "", found] if isinstance(found, str) else _gain(found)
+            cells = [over_seeds(v) if v else "not run yet" for v in (together, alone)]
+            rows.append([f"`{recipe}`", f"`{task}`", *cells, *told])
+    header = ["row", "task", "together", "alone", "gained", "95% interval", "seeds"]
+    return lines + table(header, rows, 2)
+
+
+def _gain(found: Difference) -> list[str]:
+    return [signed(found.value), between(found.interval, signs=True), show_seeds(found)]
+
+
+def show_others(results: Results) -> list[str]:
+    """Return the rows that were run but are of no report."""
+    known = {row.recipe for printed in results.tables for row in printed.rows}
+    records = results.records
+    recipes = [recipe for recipe in records.recipes if recipe not in known]
+    if not recipes:
+        return []
+    tasks = dict.fromkeys(task for r in recipes for task in records.row(r)[0].dev.tasks)
+    columns = [*tasks, "mean", "overall"]
+    rows = [
+        [
+            f"`{r}`",
+            *(over_seeds(list(records.figures(r, c).values())) for c in columns),
+            str(len(records.row(r))),
+        ]
+        for r in recipes
+    ]
+    header = ["row", *(f"`{name}`" for name in columns), "seeds"]
+    return ["## Not in the reports", "", *table(header, rows)]

@@ -1,0 +1,67 @@
+"""The section on costs: minutes by hardware, and what a run of each row takes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from plait.results.markdown import count, paragraph, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plait.results.records import Record, Records
+
+
+def show_costs(records: Records) -> list[str]:
+    """Return the section's lines; nothing where nothing was run."""
+    if not len(records):
+        return []
+    timed = [record for record in records if record.seconds is not None]
+    lines = ["## Costs", ""]
+    without = len(records) - len(timed)
+    besides = f" {count(without, 'run')} did not say how long." if without else ""
+    lines += paragraph(
+        "Training and scoring together, as the records have it, by the clock: where several runs "
+        f"share a GPU, each counts its own time.{besides}"
+    )
+    by_group: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in timed:
+        by_group[_group(record), record.hardware].append(record)
+    rows = [[name, hardware, *_sum(runs)] for (name, hardware), runs in sorted(by_group.items())]
+    by_hardware: dict[str, list[Record]] = defaultdict(list)
+    for record in timed:
+        by_hardware[record.hardware].append(record)
+    rows += [["**all**", name, *_sum(runs)] for name, runs in sorted(by_hardware.items())]
+    lines += table(["rows", "hardware", "runs", "minutes", "hours"], rows, 2)
+    rows = []
+    for recipe in records.recipes:
+        row = records.row(recipe)
+        rows.append(
+            [
+                f"`{recipe}`",
+                str(len(row)),
+                _mean(row, lambda record: record.steps),
+                _mean(row, lambda record: record.best_step),
+                _mean(row, lambda record: record.seconds and record.seconds / 60, 1),
+                _mean(row, lambda record: record.peak_memory_mib),
+            ]
+        )
+    header = ["row", "seeds", "updates", "best after", "minutes a run", "peak MiB"]
+    return [*lines, "### Cost of a run", "", *table(header, rows)]
+
+
+def _group(record: Record) -> str:
+    folder = record.recipe.partition("/")[0]
+    return f"`{folder}/...`" + (", tasks alone" if record.alone else "")
+
+
+def _sum(runs: list[Record]) -> list[str]:
+    seconds = sum(record.seconds or 0.0 for record in runs)
+    return [f"{len(runs):,}", f"{seconds / 60:,.0f}", f"{seconds / 3600:,.1f}"]
+
+
+def _mean(row: list[Record], read: Callable[[Record], float | None], digits: int = 0) -> str:
+    values = [value for record in row if (value := read(record)) is not None]
+    return f"{fmean(values):,.{digits}f}" if values else ""

@@ -1,0 +1,121 @@
+"""The findings' section: what is tested how, and what came of it."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from plait.results.findings import MARGIN, sampling_variance
+from plait.results.gathering import FINDINGS_PICTURE
+from plait.results.markdown import (
+    between,
+    count,
+    figure,
+    paragraph,
+    picture,
+    probability,
+    signed,
+    table,
+    unbroken,
+)
+
+if TYPE_CHECKING:
+    from plait.results.findings import Judgement
+    from plait.results.gathering import Results
+    from plait.results.records import Records
+    from plait.results.significance import Difference
+
+
+def show_findings(results: Results, pictures: str | None) -> list[str]:
+    """Return the section's lines."""
+    lines = ["## Findings", ""]
+    lines += paragraph(
+        "A finding compares two rows, or the means of two groups of rows, by one figure. Where all "
+        "of them share three seeds or more, the differences seed by seed give an interval of 95% "
+        "by Student's paired test; with fewer, the error is the spread over seeds pooled from all "
+        "rows that have several, plus the dev set's own sampling error (binomial for accuracy, "
+        "Fisher's for correlation), and the line says how few seeds. A finding **holds** where the "
+        "whole interval is above 0, **does not** where it is below, and is **within the noise** "
+        f"otherwise; one that says nothing is gained holds where the interval ends below "
+        f"+{figure(MARGIN)}, and does not where it begins above 0."
+    )
+    num_tested = sum(j.p_value is not None for j in results.judgements)
+    lines += paragraph(
+        f"{count(num_tested, 'test')} are made here, so one in twenty would come out by chance "
+        "alone where there is nothing: *p* is each test's own, *Holm* is corrected for their "
+        "number; where nothing is said to be gained, they are of a gain as large as "
+        f"+{figure(MARGIN)}. The paired test is about other seeds on these dev rows, not about "
+        "other rows; other rows of the same number would move "
+        f"{_dev_error(results.records)}. Published differences "
+        "of `mean` and `overall` are worked out from the three printed figures."
+    )
+    if FINDINGS_PICTURE in results.pictures:
+        lines += picture(pictures, FINDINGS_PICTURE, "Every finding: published difference and ours")
+    for report in results.reports:
+        judged = [j for j in results.judgements if j.finding.system == report.system]
+        if not judged:
+            continue
+        lines += [f"### Findings {_of(report.system)}", ""]
+        lines += table(
+            [
+                "finding",
+                "here",
+                "figure",
+                "published",
+                "ours",
+                "95% interval",
+                "seeds",
+                "p",
+                "Holm",
+            ],
+            map(_finding_cells, judged),
+            num_words=3,
+        )
+    return lines
+
+
+def _dev_error(records: Records) -> str:
+    """Say how large the dev set's own error is, in the middle of all runs."""
+    errors: dict[str, list[float]] = {}
+    for record in records:
+        for name in (*record.dev.tasks, "overall"):
+            if len(record.dev.tasks) > 1 and record.dev.figure(name) is not None:
+                errors.setdefault(name, []).append(sampling_variance(record, name) ** 0.5)
+    told = ", ".join(f"`{name}` by {figure(median(each))}" for name, each in errors.items())
+    return f"{told} (the median standard error)" if told else "figures as well"
+
+
+def _finding_cells(judgement: Judgement) -> list[str]:
+    finding, found = judgement.finding, judgement.difference
+    cells = [f"{finding.says} ({finding.where})", _verdict(judgement), f"`{finding.figure}`"]
+    published = finding.published
+    cells.append("no figure" if published is None else signed(published))
+    if found is None or judgement.p_value is None or judgement.corrected is None:
+        return [*cells, *[""] * 5]
+    p_values = (judgement.p_value, judgement.corrected)
+    return [
+        *cells,
+        signed(found.value),
+        between(found.interval, signs=True),
+        show_seeds(found),
+        *map(probability, p_values),
+    ]
+
+
+def show_seeds(found: Difference) -> str:
+    """Write how many seeds a difference rests on."""
+    if found.is_paired:
+        return str(found.num_seeds)
+    words = {1: "one seed", 2: "two seeds"}.get(found.num_seeds, f"{found.num_seeds}, not shared")
+    return unbroken(words)
+
+
+def _of(system: str) -> str:
+    return f"of {system}" if len(system) == 1 else f"over {system}"
+
+
+def _verdict(judgement: Judgement) -> str:
+    if judgement.verdict == "not tested":
+        return judgement.reason
+    here = " here" if judgement.verdict == "holds" else ""
+    return unbroken(f"**{judgement.verdict}{here}**")

@@ -1,0 +1,78 @@
+"""The first section: what was run, what holds, what is not the same here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plait.results.findings import count_verdicts, holds_corrected
+from plait.results.markdown import count, figure, items, paragraph
+from plait.results.tables import read_outline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plait.results.gathering import Results
+
+
+def show_summary(results: Results) -> list[str]:
+    """Return the section's lines."""
+    rows = [row for table in results.tables for row in table.rows if not row.is_repeated]
+    runs = {row.run for row in rows}
+    done = {run for run in runs if results.records.row(run)}
+    rows_done = [row for row in rows if row.run in done]
+    lines = paragraph(
+        "Four reports fine-tuned one BERT for sentiment (`sst`, accuracy), paraphrase (`quora`, "
+        "accuracy) and similarity (`sts`, Pearson's r) at once. Here is every row of their tables, "
+        "as printed and as plait reruns it, and whether what they found is found again. All "
+        "figures are on dev, at the checkpoint that is best there, as in the reports. `mean` is "
+        "that of the three; `overall` is the mean with (1 + r) / 2 "
+        "for similarity, the score of the course's leaderboard."
+    )
+    seeds = [len(results.records.row(run)) for run in done]
+    between = f", with {_range(seeds)} each" if seeds else ""
+    told = [
+        f"**Rows**: {len(rows_done)} of {len(rows)} are run: "
+        f"{count(len(done), 'distinct run')} of {len(runs)}{between}."
+    ]
+    counts = count_verdicts(results.judgements)
+    corrected = sum(map(holds_corrected, results.judgements))
+    told.append(
+        f"**Findings**: of {len(results.judgements)}, {counts['holds']} hold here "
+        f"({corrected} also with the number of tests in mind), {counts['does not']} do not, "
+        f"{counts['within the noise']} are within the noise; {counts['not tested']} could not be "
+        "tested yet."
+    )
+    for model in results.best:
+        told.append(
+            f"**Best model**: {model.name}, overall {figure(model.dev.figure('overall'))}, mean "
+            f"{figure(model.dev.figure('mean'))} ([more](#best-model))."
+        )
+    told.append(f"**Not the same**: {_departures(results)} ([more](#settings)).")
+    return lines + items(told)
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return count(low, "seed") if low == high else f"{low} to {high} seeds"
+
+
+def _departures(results: Results) -> str:
+    """Say in a sentence what keeps our figures from being the reports'."""
+    outline = read_outline()
+    printed, here = outline["printed"], outline["profiles"].get(results.profile)
+    parts = []
+    if here:
+        parts.append(
+            f"the encoder is {here['encoder']} ({here['parameters']} million parameters), not "
+            f"{printed['encoder']} ({printed['parameters']} million)"
+        )
+    had = results.records.most_rows("train")
+    for task, sizes in printed["rows"].items():
+        most = max(train for train, _ in sizes.values())
+        if had.get(task, most) < most:
+            parts.append(f"{task} has {had[task]:,} training rows here, not {most:,}")
+    return (
+        "; ".join(parts) + "; so compare the order of rows and the size of steps, not levels"
+        if parts
+        else "see the settings"
+    )

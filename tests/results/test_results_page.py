@@ -1,0 +1,191 @@
+"""The page shows what the records and the reports say, and says where there is nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from fake_records import dev_figures, make_record, write_all, write_record
+
+from plait.results import write_results
+from plait.results.markdown import between, count, figure, over_seeds, probability, signed
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of nearly every row, with a best model."""
+    folder = tmp_path_factory.mktemp("results")
+    write_all(folder / "records")
+    extra = make_record("course", {"sst": 0.52, "quora": 0.87, "sts": 0.88})
+    write_record(folder / "records", extra)
+    best = folder / "best"
+    best.mkdir()
+    model = {
+        "name": "soup",
+        "about": "Three runs averaged.",
+        "parameters": 33400000,
+        "how_chosen": "On folds of train.",
+        "dev": dev_figures({"sst": 0.56, "quora": 0.89, "sts": 0.9}),
+        "interval": {"overall": [0.79, 0.81]},
+        "quora_without_implied": 0.87,
+        "seconds": 120.0,
+        "hardware": "NVIDIA H200",
+    }
+    (best / "soup.json").write_text(json.dumps(model), encoding="utf-8")
+    tried = [{"what": "larger rate", "setting": "lr=1e-4", "fold_overall": 0.7812, "verdict": "no"}]
+    (best / "log.json").write_text(json.dumps(tried), encoding="utf-8")
+    return page(folder / "records", best=best)
+
+
+def page(records: Path, **options: object) -> str:
+    out = records.parent / "page.md"
+    write_results(records, out=out, pictures=None, **options)
+    return out.read_text(encoding="utf-8").replace("\u00a0", " ")
+
+
+def line(text: str, start: str) -> str:
+    (found,) = {entry for entry in text.splitlines() if entry.startswith(start)}
+    return found
+
+
+def test_without_a_record_every_row_says_so(tmp_path):
+    text = page(tmp_path)
+    assert "0 of 66 are run: 0 distinct runs of 63." in text
+    assert line(text, "| `a/baseline` |") == "| `a/baseline` | not run yet |  |  |  |  |  |  |"
+    assert "## Costs" not in text
+    assert "## Best model" not in text
+    assert "## Each task alone" not in text
+    assert "![" not in text
+
+
+def test_a_row_is_a_mean_and_a_deviation_over_seeds(tmp_path):
+    for seed, sst in enumerate((0.50, 0.52, 0.54), 1):
+        figures = {"sst": sst, "quora": 0.8, "sts": 0.6}
+        write_record(tmp_path, make_record("a/square-root", figures, seed))
+    text = page(tmp_path)
+    ours = ".520 ± .020 | .800 ± .000 | .600 ± .000 | .640 ± .007 | .707 ± .007 | 3 |"
+    assert f"| `a/square-root` | here | {ours}" in text
+    # The report prints the run a second time, under another name.
+    assert f"| `a/square-root-ce`, which is `a/square-root` | here | {ours}" in text
+    printed = ".500 | .810 | .582 | .631 | *.700* |  |"
+    assert f"| Square root | published | {printed}" in text
+    assert f"| Square root (again) | published | {printed}" in text
+    assert "2 of 66 are run: 1 distinct run of 63, with 3 seeds each." in text
+
+
+def test_one_seed_has_no_deviation(tmp_path):
+    write_record(tmp_path, make_record("minbert/sst-full-model", {"sst": 0.5}))
+    text = page(tmp_path)
+    assert line(text, "| `minbert/sst-full-model` | here") == (
+        "| `minbert/sst-full-model` | here | .500 |  | 1 |"
+    )
+
+
+def test_every_section_is_there_in_order(whole):
+    titles = re.findall(r"^## (.+)$", whole, flags=re.M)
+    assert titles == [
+        *("Findings", "System A", "System B", "System C", "System D", "minBERT alone"),
+        *("Figures besides", "Each task alone", "Not in the reports", "Best model"),
+        *("Log of experiments", "Costs", "Settings"),
+    ]
+
+
+def test_what_is_not_the_same_comes_from_the_records(whole):
+    told = " ".join(whole.split())
+    assert "e5-small (33 million parameters), not BERT-base (110 million)" in told
+    assert "quora has 63,483 training rows here, not 283,010" in told
+    assert (
+        "| `quora` | 283,010 / 40,429 (A, D); 141,506 / 20,215 (B, C) | 63,483 / 20,212 |" in whole
+    )
+    assert '`encoder.pooling="mean"`' in whole
+
+
+def test_findings_have_a_verdict_each(whole):
+    rows = re.findall(r"^\| .+ \| (\*\*.+?\*\*|not run yet.*?) \| `\w+` \|", whole, flags=re.M)
+    assert len(rows) == 46
+    told = line(whole, "- **Findings**")
+    assert f"of 46, {rows.count('**holds here**')} hold here" in told
+    assert "not run yet: `c/smart`" in rows
+
+
+def test_costs_are_sums(whole):
+    assert "| `minbert/...` | NVIDIA H200 | 6 | 20 | 0.3 |" in whole  # 6 * 195.2 seconds
+    runs = [
+        int(n) for n in re.findall(r"^\| `\w+(?:/\.\.\.)?`.* \| NVIDIA H200 \| (\d+)", whole, re.M)
+    ]
+    total = re.search(r"^\| \*\*all\*\* \| NVIDIA H200 \| (\d+) \|", whole, flags=re.M)
+    assert total is not None
+    assert sum(runs) == int(total[1])
+
+
+def test_single_tasks_stand_beside_their_row(whole):
+    rows = re.findall(r"^\| `a/square-root-new-heads` \| `(\w+)` \| .+ \| 3 \|$", whole, re.M)
+    assert rows == ["sst", "quora", "sts"]
+
+
+def test_the_best_model_and_the_log(whole):
+    assert "| `overall` | **.800** | .790 to .810 |" in whole
+    assert "- Parameters: 33,400,000" in whole
+    assert "| larger rate | `lr=1e-4` | no | .7812 |" in whole
+
+
+def test_rows_of_no_report_are_shown_too(whole):
+    assert "| `course` | .520 | .870 | .880 | .757 | .777 | 1 |" in whole
+
+
+def test_tables_are_even(whole):
+    """Every line of a table has as many cells as its header."""
+    for block in re.findall(r"(?:^\|.*\n)+", whole, flags=re.M):
+        widths = {entry.count(" |") for entry in block.splitlines() if not entry.startswith("|-")}
+        assert len(widths) == 1, block
+
+
+def test_an_ensemble_tells_of_its_members(whole):
+    told = " ".join(whole.split())
+    assert "from 5 members of .780, .780, .780, .780, .780." in told
+
+
+def test_a_row_with_settings_of_its_own_says_so(tmp_path):
+    figures = {"sst": 0.5, "quora": 0.8, "sts": 0.6}
+    write_record(tmp_path, make_record("a/baseline", figures, overrides=[]))
+    write_record(tmp_path, make_record("a/pcgrad", figures, overrides=["train.epochs=2"]))
+    text = page(tmp_path)
+    assert "- Round robin, truncated + PCGrad: run with `-o train.epochs=2`." in text
+
+
+# --- figures -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.5126, ".513"),
+        (-0.007, "-.007"),
+        (-0.0001, ".000"),
+        (1.535, "1.535"),
+        (0.9999, "1.000"),
+        (10.0, "10.000"),
+        (None, "none"),
+        (float("nan"), "none"),
+    ],
+)
+def test_figures_are_written_as_in_print(value, shown):
+    assert figure(value) == shown
+
+
+def test_other_ways_to_write_figures():
+    assert (signed(0.013), signed(-0.001), signed(0.0), signed(None)) == (
+        "+.013",
+        "-.001",
+        "+.000",
+        "none",
+    )
+    assert over_seeds([0.5]) == ".500"
+    assert over_seeds([]) == "none"
+    assert over_seeds([0.5, 0.6]) == ".550\u00a0±\u00a0.071"
+    assert between((0.5, 0.6)) == ".500\u00a0to\u00a0.600"
+    assert between((-0.5, 0.6), signs=True) == "-.500\u00a0to\u00a0+.600"
+    assert (probability(0.0004), probability(0.04)) == ("<.001", ".040")
+    assert (count(1, "row"), count(1200, "row")) == ("1 row", "1,200 rows")
