@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.intervals import Interval, draw_figures, draw_means, mcnemar, take_middle
+from plait.intervals import (
+    Interval,
+    draw_figures,
+    draw_means,
+    draw_share,
+    mcnemar,
+    take_middle,
+)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -95,6 +102,22 @@ def test_figures_by_name_with_progress():
 def test_the_same_seed_gives_the_same_interval():
     values = rng(4).normal(size=30)
     assert take_middle(draw_means(values, rng(5))) == take_middle(draw_means(values, rng(5)))
+
+
+@pytest.mark.parametrize("count", [3, 20, 100])
+def test_none_of_some_may_be_some_of_more(count):
+    stats = pytest.importorskip("scipy.stats")
+    for flag in (0, 1):
+        ours = draw_share([flag] * count, rng())
+        theirs = stats.binomtest(flag * count, count).proportion_ci()
+        assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high))
+    pairs = draw_share([0] * 2 * count, rng(), groups=np.repeat(range(count), 2))
+    assert pairs == draw_share([0] * count, rng())
+
+
+def test_a_share_that_varies_is_drawn():
+    interval = draw_share([True, False] * 50, rng())
+    assert 0.38 < interval.low < 0.45 < 0.55 < interval.high < 0.62
 
 
 def test_no_rows_have_no_interval():

@@ -80,6 +80,27 @@ def draw_means(
     return np.concatenate(means)
 
 
+def draw_share(
+    flags: ArrayLike,
+    generator: np.random.Generator,
+    *,
+    groups: ArrayLike | None = None,
+    draws: int = DRAWS,
+) -> Interval:
+    """Return the interval of a share of rows, groups drawn together.
+
+    Where all rows are alike, draws are too, and say less than is so: none of 10 may well be one
+    of 20. Then the exact bound of that many groups stands in (Clopper and Pearson 1934).
+    """
+    values = np.asarray(flags, dtype=np.float64)
+    interval = take_middle(draw_means(values, generator, groups=groups, draws=draws))
+    if not len(values) or values.min() != values.max():
+        return interval
+    count = len(values) if groups is None else len(np.unique(np.asarray(groups)))
+    slack = 1 - ((1 - LEVEL) / 2) ** (1 / count)
+    return Interval(0.0, slack) if values[0] == 0 else Interval(1 - slack, 1.0)
+
+
 def draw_figures(
     measure: Callable[[Ints], Mapping[str, float]],
     count: int,
