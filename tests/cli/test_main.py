@@ -22,9 +22,11 @@ COMMANDS = [
     "predict",
     "submit",
     "ensemble",
+    "audit",
     "average",
     "fewshot",
     "list",
+    "mistakes",
     "doctor",
 ]
 

@@ -70,7 +70,7 @@ def mistakes(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Show a run's worst mistakes, and which kinds of text they gather in.
+    """Show what a run gets wrong, and in which kinds of text.
 
     The worst are those that the model is surest of, or scores farthest from the truth. Slices
     (long texts, negations, pairs of the same words ...) are set against all other rows, with an
