@@ -50,6 +50,7 @@ def test_what_is_typical():
     [
         (("very negative", "negative", "neutral", "Very Positive"), [-2, -1, 0, 2]),
         (("bad", "so-so", "good"), [-1, 0, 1]),
+        (("negative", "somewhat negative", "positive"), [-1, -0.5, 1]),
         (("no", "yes"), None),
         (("payment", "delivery", "good"), None),
     ],

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import shutil
 
 import pytest
+from rich.console import Console
+
+from plait.cli.mistakes import _show_text
 
 
 def test_all_tasks_on_one_screen(plait, trained):
@@ -17,7 +21,7 @@ def test_all_tasks_on_one_screen(plait, trained):
     assert "farthest first" in done.out
     assert " sure) for " in done.out
     assert "mood-dev.csv line " in done.out
-    assert "in training is " in done.out
+    assert " in training: " in done.out
     assert "rows with " in done.out
     assert len(done.out.splitlines()) < 60
 
@@ -26,7 +30,7 @@ def test_beside_itself_nothing_changes(plait, trained):
     done = plait("mistakes", trained, "--task", "mood", "--against", trained, "--no-nearest")
     assert done.code == 0
     assert f"against {trained}: 0 fixed, 0 broken; McNemar's exact p 1.000" in done.out
-    assert "in training is" not in done.out
+    assert "in training:" not in done.out
 
 
 def test_json_and_csv(plait, trained, tmp_path):
@@ -60,6 +64,13 @@ def test_a_long_text_is_wrapped_and_cut(plait, trained, tmp_path, monkeypatch):
     assert len(shown) <= 3
 
 
+def test_shared_words_are_underlined_on_a_terminal():
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=40, highlight=False)
+    _show_text(console, "The cat's [bold] hat", frozenset({"cat's", "the"}))
+    assert file.getvalue() == "  \x1b[4mThe\x1b[0m \x1b[4mcat's\x1b[0m [bold] hat\n"
+
+
 def test_without_training_rows_it_goes_on(plait, trained, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(trained.parent / "data", data)
@@ -67,7 +78,7 @@ def test_without_training_rows_it_goes_on(plait, trained, tmp_path):
     done = plait("mistakes", trained, "--task", "mood", "--data", data)
     assert done.code == 0
     assert "note: nothing is set beside training rows: " in done.err
-    assert "in training is" not in done.out
+    assert "in training:" not in done.out
 
 
 @pytest.mark.parametrize(

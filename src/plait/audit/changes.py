@@ -21,7 +21,7 @@ SHIFT = 0.1
 
 _PRAISE = {"positive", "good", "great", "happy", "favourable", "favorable", "satisfied"}
 _BLAME = {"negative", "bad", "awful", "unhappy", "unfavourable", "unfavorable", "dissatisfied"}
-_STRONG = {"very", "extremely", "highly", "strongly"}
+_DEGREES = {"very": 2.0, "extremely": 2.0, "highly": 2.0, "somewhat": 0.5, "slightly": 0.5}
 
 
 def measure_changes(
@@ -74,4 +74,4 @@ def measure_praise(praise: Floats, answers: Floats) -> Floats:
 def _weigh(label: str) -> float:
     words = set(re.findall(r"[a-z]+", label.lower()))
     sign = float(bool(words & _PRAISE)) - float(bool(words & _BLAME))
-    return sign * (2.0 if words & _STRONG else 1.0)
+    return sign * next((degree for word, degree in _DEGREES.items() if word in words), 1.0)

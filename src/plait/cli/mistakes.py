@@ -222,9 +222,9 @@ def _show_mistake(console: Console, mistake: Mistake) -> None:
     for text in mistake.texts:
         _show_text(console, text, shared)
     for near, row in mistake.nearest[:1]:
-        what = "a copy" if near.is_copy else f"nearest, {near.similarity:.2f},"
-        head = f"  {what} in training is {row.truth} [{_where(row)}]: "
-        console.print(shorten(head + " | ".join(row.texts), console.width), style="dim")
+        likeness = "a copy" if near.is_copy else f"nearest ({near.similarity:.2f})"
+        console.print(f"  {likeness} in training: {row.truth}  [{_where(row)}]", style="dim")
+        console.print(shorten(f"    {' | '.join(row.texts)}", console.width), style="dim")
 
 
 def _judge(mistake: Mistake) -> str:

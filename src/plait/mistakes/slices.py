@@ -18,13 +18,12 @@ from plait.intervals import LEVEL, Interval, draw_means, take_middle
 from plait.mistakes.words import split_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from plait.mistakes.verdicts import Verdicts
 
-    Texts = tuple[str, ...]
     Mask = NDArray[np.bool_]
 
 LEAST = 20
@@ -41,9 +40,17 @@ _SHOUT = re.compile(r"\b[^\W\d_]{2,}\b")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-def is_negated(text: str) -> bool:
-    """Say whether a text has a word of negation."""
-    return any(word in NEGATIONS or word.endswith("n't") for word in split_words(text))
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row's texts, and the words of each."""
+
+    texts: tuple[str, ...]
+    words: tuple[list[str], ...]
+
+
+def is_negated(words: Iterable[str]) -> bool:
+    """Say whether there is a word of negation."""
+    return any(word in NEGATIONS or word.endswith("n't") for word in words)
 
 
 def shouts(text: str) -> bool:
@@ -51,49 +58,52 @@ def shouts(text: str) -> bool:
     return any(word.isupper() for word in _SHOUT.findall(text))
 
 
-_OF_ANY: dict[str, Callable[[Texts], bool]] = {
-    "negation": lambda texts: any(map(is_negated, texts)),
-    "contrast (but, although ...)": lambda texts: any(
-        not CONTRASTS.isdisjoint(split_words(text)) for text in texts
-    ),
-    "a number": lambda texts: any(map(_NUMBER.search, texts)),
-    "a question": lambda texts: any("?" in text for text in texts),
-    "an exclamation": lambda texts: any("!" in text for text in texts),
-    "a word in capitals": lambda texts: any(map(shouts, texts)),
-}
-_OF_PAIRS: dict[str, Callable[[Texts], bool]] = {
-    "negation in one text only": lambda texts: is_negated(texts[0]) != is_negated(texts[1]),
-    "other numbers": lambda texts: set(_NUMBER.findall(texts[0])) != set(_NUMBER.findall(texts[1])),
-    "same words, other order": lambda texts: (
-        split_words(texts[0]) != split_words(texts[1])
-        and sorted(split_words(texts[0])) == sorted(split_words(texts[1]))
-    ),
-}
-
-
-def overlap(texts: Texts) -> float:
+def overlap(first: Iterable[str], second: Iterable[str]) -> float:
     """Return the part of two texts' words that both have (Jaccard); 0 where there are none."""
-    first, second = (set(split_words(text)) for text in texts)
-    return len(first & second) / max(len(first | second), 1)
+    one, two = set(first), set(second)
+    return len(one & two) / max(len(one | two), 1)
+
+
+_OF_ANY: dict[str, Callable[[_Row], bool]] = {
+    "negation": lambda row: any(map(is_negated, row.words)),
+    "contrast (but, although ...)": lambda row: not all(map(CONTRASTS.isdisjoint, row.words)),
+    "a number": lambda row: any(map(_NUMBER.search, row.texts)),
+    "a question": lambda row: any("?" in text for text in row.texts),
+    "an exclamation": lambda row: any("!" in text for text in row.texts),
+    "a word in capitals": lambda row: any(map(shouts, row.texts)),
+}
+_OF_PAIRS: dict[str, Callable[[_Row], bool]] = {
+    "negation in one text only": lambda row: is_negated(row.words[0]) != is_negated(row.words[1]),
+    "other numbers": lambda row: (
+        set(_NUMBER.findall(row.texts[0])) != set(_NUMBER.findall(row.texts[1]))
+    ),
+    "same words, other order": lambda row: (
+        row.words[0] != row.words[1] and sorted(row.words[0]) == sorted(row.words[1])
+    ),
+}
 
 
 def cut_slices(
-    rows: Sequence[Texts], *, known: Container[str] | None = None, cut: Mask | None = None
+    texts: Sequence[tuple[str, ...]],
+    *,
+    known: Container[str] | None = None,
+    cut: Mask | None = None,
 ) -> dict[str, Mask]:
     """Return which rows are in which slice, slices of no row or of every row left out.
 
     `known` are the words of the training rows, `cut` the rows too long for the encoder.
     """
-    tests = {**_OF_ANY, **(_OF_PAIRS if rows and len(rows[0]) == 2 else {})}
+    rows = [_Row(row, tuple(map(split_words, row))) for row in texts]
+    is_pair = bool(rows) and len(rows[0].texts) == 2
+    tests = {**_OF_ANY, **(_OF_PAIRS if is_pair else {})}
     slices = {name: np.array([bool(test(row)) for row in rows]) for name, test in tests.items()}
-    lengths = np.array([sum(len(split_words(text)) for text in row) for row in rows])
-    slices |= _thirds(lengths, "{} words")
-    if rows and len(rows[0]) == 2:
-        shared = np.array([round(100 * overlap(row)) for row in rows])
+    slices |= _thirds(np.array([sum(map(len, row.words)) for row in rows]), "{} words")
+    if is_pair:
+        shared = np.array([round(100 * overlap(*row.words)) for row in rows])
         slices |= _thirds(shared, "{}% of words shared")
     if known is not None:
         slices["a word not in training"] = np.array(
-            [any(word not in known for text in row for word in split_words(text)) for row in rows]
+            [any(word not in known for words in row.words for word in words) for row in rows]
         )
     if cut is not None:
         slices["cut to fit the encoder"] = cut
