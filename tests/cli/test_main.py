@@ -22,11 +22,13 @@ COMMANDS = [
     "predict",
     "submit",
     "ensemble",
+    "audit",
     "average",
     "fewshot",
     "reproduce",
     "results",
     "list",
+    "mistakes",
     "doctor",
 ]
 

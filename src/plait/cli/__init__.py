@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from plait import __version__
+from plait.cli.audit import audit
 from plait.cli.average import average
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
@@ -17,6 +18,7 @@ from plait.cli.ensemble import ensemble
 from plait.cli.evaluate import evaluate
 from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
+from plait.cli.mistakes import mistakes
 from plait.cli.plan import plan
 from plait.cli.predict import predict
 from plait.cli.reproduce import reproduce
@@ -41,6 +43,8 @@ app = typer.Typer(
 app.command(epilog="Example: plait demo")(demo)
 app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5")(train)
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
+app.command(epilog="Example: plait mistakes runs/demo --task sentiment --csv wrong.csv")(mistakes)
+app.command(epilog="Example: plait audit runs/demo --task sentiment")(audit)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)

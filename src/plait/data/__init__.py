@@ -10,7 +10,7 @@ from plait.data.folders import cache_root, find_file, find_root, sample_root
 from plait.data.parcels import Parcel
 from plait.data.rows import FileReport, read_rows
 from plait.data.source import Columns
-from plait.data.split import Progress, SplitName
+from plait.data.split import Place, Progress, SplitName
 from plait.data.store import Dataset, Ragged, load_split, load_texts
 from plait.data.swaps import Swapper
 from plait.data.tokens import Layout, Tokenizer
@@ -26,6 +26,7 @@ __all__ = [
     "LaidOut",
     "Layout",
     "Parcel",
+    "Place",
     "Progress",
     "Ragged",
     "Rows",

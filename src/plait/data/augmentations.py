@@ -59,6 +59,7 @@ def add_rows(
         None if rows.labels is None else rows.labels[places],
         pa.array([f"{ids[i]}~{name}" for i in places], pa.string()),
         rows.position,
+        rows.numbers[places],
     )
 
 

@@ -46,6 +46,8 @@ class Rows:
     """pyarrow string array."""
     position: int
     """Bytes of the file read so far."""
+    numbers: npt.NDArray[np.int64]
+    """Each row's number in its file, as the file's source counts."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -53,9 +55,8 @@ class Rows:
     def take(self, rows: npt.NDArray[np.int64]) -> Rows:
         """Return some of the rows."""
         labels = None if self.labels is None else self.labels[rows]
-        return Rows(
-            tuple(t.take(rows) for t in self.texts), labels, self.ids.take(rows), self.position
-        )
+        texts = tuple(t.take(rows) for t in self.texts)
+        return Rows(texts, labels, self.ids.take(rows), self.position, self.numbers[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +264,7 @@ class RowReader:
         else:
             ids, broken = _decode(_as_text(chunk.columns[-1]))
             complain(broken, "not UTF-8", f"column {self.columns.id!r} is not UTF-8")
-        rows = Rows(tuple(texts), values, ids, chunk.position)
+        rows = Rows(tuple(texts), values, ids, chunk.position, chunk.numbers)
         if found:
             good = np.ones(len(rows), bool)
             good[list(found)] = False

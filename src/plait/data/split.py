@@ -20,7 +20,7 @@ from plait.errors import DataError, RecipeError
 from plait.types import TaskSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -31,6 +31,20 @@ Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes done and bytes in all."""
 
 SplitName = Literal["train", "dev", "test"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row stands, for a person who wants to mend it."""
+
+    path: Path
+    number: int
+    """Counted from 1; where there is a header, it is line 1."""
+    unit: str = "line"
+    """Line, or row where a file has no lines."""
+
+    def __str__(self) -> str:
+        return f"{self.path}, {self.unit} {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +162,28 @@ class Split:
         if num_rows == 0:
             told = "; ".join(f"{r}: {r.first}" if r.first else str(r) for r in self.reports)
             raise DataError(f"task {self.task_name!r} has no {self.split} rows to use ({told})")
+
+    def places(self, wanted: Sequence[int]) -> list[Place]:
+        """Say where rows stand, each given by its number among all that `rows` yields.
+
+        A row that was added stands where the row does that it was made of.
+        """
+        order = np.unique(np.asarray(wanted, np.int64))
+        numbers: dict[int, dict[int, int]] = {}  # by file, then by row
+        done = 0
+        for rows in self.rows():
+            low, high = np.searchsorted(order, [done, done + len(rows)])
+            file = numbers.setdefault(len(self.reports), {})  # a file's report follows its rows
+            file.update((int(row), int(rows.numbers[row - done])) for row in order[low:high])
+            done += len(rows)
+        found: dict[int, Place] = {}
+        for file_number, there in numbers.items():
+            source = self._read(self.files[file_number]).source
+            source.names()  # settles the separator
+            lines = source.lines(list(there.values())) if there else []
+            for row, line in zip(there, lines, strict=True):
+                found[row] = Place(source.path, line, source.unit)
+        return [found[row] for row in wanted]
 
     def _deal(self, rows: Rows) -> Rows:
         """Keep the rows of this side of the fold.

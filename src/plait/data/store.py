@@ -22,7 +22,7 @@ from plait.data.cache import FORMAT, Writer, load_or_build
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import cache_root
 from plait.data.rows import FileReport
-from plait.data.split import Progress, Split, SplitName
+from plait.data.split import Place, Progress, Split, SplitName
 from plait.errors import DataError
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ class Ragged:
         return Ragged(torch.cat([self.ids[:0], *pieces]), ends, self.lengths[list(rows)])
 
 
+def _find_none(rows: Sequence[int]) -> list[Place]:
+    raise ValueError(f"texts by hand stand in no file, and the places of {len(rows)} are wanted")
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Examples of one task, tokenised."""
@@ -80,6 +84,8 @@ class Dataset:
     """What became of each file's rows."""
     key: str = ""
     """Names the contents: equal for equal files, options and tokenizer. Empty for texts by hand."""
+    find_places: Callable[[Sequence[int]], list[Place]] = _find_none
+    """Says where some rows stand in their files, by reading these again."""
 
     def __len__(self) -> int:
         return len(self.tokens[0].lengths)
@@ -100,6 +106,7 @@ class Dataset:
             read_texts=lambda: self.texts(rows),
             report=(),
             key="",
+            find_places=lambda some: self.find_places([rows[row] for row in some]),
         )
 
     def texts(self, rows: Sequence[int] | None = None) -> list[tuple[str, ...]]:
@@ -170,9 +177,16 @@ def load_split(
     )
     found = {name: torch.from_numpy(a) for name, a in arrays.items() if a.dtype != np.uint64}
 
-    def read_texts() -> Iterable[tuple[str, ...]]:
+    def check_unchanged() -> None:
         if source.describe()["files"] != described["files"]:
             raise DataError(f"the {split} files of task {task_name!r} have changed meanwhile")
+
+    def find_places(rows: Sequence[int]) -> list[Place]:
+        check_unchanged()
+        return source.places(rows)
+
+    def read_texts() -> Iterable[tuple[str, ...]]:
+        check_unchanged()
         for rows in source.rows():
             yield from zip(*(t.to_pylist() for t in rows.texts), strict=True)
 
@@ -189,6 +203,7 @@ def load_split(
         read_texts,
         tuple(FileReport(**r | {"places": tuple(r["places"])}) for r in meta["report"]),
         key,
+        find_places,
     )
 
 

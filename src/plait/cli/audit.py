@@ -1,0 +1,147 @@
+"""`plait audit`: what a run's answers do when texts change in ways that should matter, or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plait.cli.evaluate import DeviceOption, RunArgument, load_watched
+from plait.cli.train import DataOption
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from plait.audit import Card, Result
+    from plait.cli.display import Display
+    from plait.predict import Answerer
+
+
+def audit(
+    run: RunArgument,
+    task: Annotated[
+        list[str] | None,
+        typer.Option("--task", metavar="TASK", help="Only this task; may be repeated."),
+    ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            "--positive",
+            metavar="LABEL",
+            help="Label that praises, or high or low of scores, where its word does not say so.",
+        ),
+    ] = None,
+    rows: Annotated[
+        int,
+        typer.Option(
+            "--rows", metavar="N", min=0, help="Dev rows a probe; 0 for plait's own texts alone."
+        ),
+    ] = 200,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Seed of what is drawn.")
+    ] = 0,
+    data: DataOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Score card as JSON; RUN/audit.json unless set."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Probe a run with changed texts and keep a score card.
+
+    Swaps of gendered words, names, nationalities, religions and festivals, beside neutral swaps;
+    slips, case, punctuation and spaces; both orders of a pair; 'not'; words that change places.
+    On sentences of plait's own, and on dev rows. Shown are the part of the answers that change and
+    how far they move, from 0 to 1.
+    """
+    import json
+
+    from plait.cli.display import Display
+    from plait.errors import UsageError
+
+    if out is not None and out.exists():
+        raise UsageError(f"{out} exists already and is not overwritten; name another --out")
+    if out is not None and not out.parent.is_dir():
+        raise UsageError(f"there is no folder {out.parent} for --out {out.name}")
+    with Display() as display:
+        answerer = load_watched(run, device, display, "probing")
+        texts = _read_texts(answerer, task, data, display) if rows else {}
+        from plait.audit import FILE
+        from plait.audit import audit as probe
+        from plait.training.checkpoint import write_text
+
+        card = probe(answerer, texts, tasks=task, positive=positive, most=rows, seed=seed)
+        path = out or run / FILE
+        values = {"run": str(run), **card.to_json()}
+        text = json.dumps(values, indent=1, allow_nan=False, ensure_ascii=False)
+        write_text(path, text + "\n")
+    if as_json:
+        typer.echo(text)
+        return
+    _show(card)
+    typer.echo(f"\nThe score card, with every interval and more examples, is in {path}.")
+
+
+def _read_texts(
+    answerer: Answerer, tasks: list[str] | None, data: str | None, display: Display
+) -> dict[str, list[tuple[str, ...]]]:
+    """Read the texts of the dev rows; their labels are not asked for."""
+    from plait.errors import DataError
+
+    for name in tasks or ():
+        answerer.task(name)
+    try:
+        datasets = answerer.load_split(
+            "dev", data=data, tasks=tasks, labelled=False, progress=display.reading
+        )
+    except DataError as error:
+        told = str(error)
+        raise DataError(f"{told}; --rows 0 audits on plait's own texts alone") from error
+    found = {
+        name: [texts for texts in dataset.texts() if all(texts)]
+        for name, dataset in datasets.items()
+    }
+    for name in tasks or answerer.tasks:
+        if name not in found:
+            display.note(f"task {name!r} has no dev files: only plait's own texts are tried")
+    return found
+
+
+def _show(card: Card) -> None:
+    from itertools import groupby
+
+    from plait.cli.display import figure, make_console, print_table
+
+    console = make_console()
+    for number, (task, group) in enumerate(groupby(card.results, key=lambda r: r.task)):
+        results = list(group)
+        rows = [["probe", "texts", "changed", "moved", "neutral", "measured"]]
+        for result in results:
+            neutral = result.neutral
+            beside = "" if neutral is None else figure(neutral["mean_change"])
+            figures = [f"{result.count}", f"{result.changed:.0%}", figure(result.mean_change)]
+            rows.append([result.probe, *figures, beside, result.verdict])
+        console.print(f"{chr(10) * bool(number)}{task}", style="bold")
+        width = max(len(row[-1]) for row in rows)
+        print_table(console, [[*row[:-1], row[-1].ljust(width)] for row in rows])
+        _show_examples(console, results)
+
+
+def _show_examples(console: Console, results: list[Result]) -> None:
+    """Print what moved farthest though it should stay, and least though it should move."""
+    moved = [r for r in results if r.should == "stay" and r.examples]
+    stayed = [r for r in results if r.should == "move" and r.examples]
+    told = []
+    if moved:
+        told.append(("moved farthest", max(moved, key=lambda r: r.examples[0].change)))
+    if stayed:
+        told.append(("moved least", min(stayed, key=lambda r: r.examples[0].change)))
+    for word, result in told:
+        example = result.examples[0]
+        console.print(f"{word} ({result.probe}): {example.answer_before}, {example.answer_after}")
+        for texts in (example.before, example.after):
+            console.print(f"  {' | '.join(texts)}")

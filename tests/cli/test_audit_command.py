@@ -1,0 +1,63 @@
+"""`plait audit`: a table, a card in the run's folder, kind refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy of the run, since the card is written into it."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def test_the_card_is_kept_with_the_run(plait, run):
+    done = plait("audit", run, "--rows", 10)
+    assert (done.code, done.err) == (0, "")
+    assert "mood\nprobe " in done.out
+    assert "gendered words, own sentences " in done.out
+    assert "texts in the other order " in done.out
+    assert "moved farthest (" in done.out
+    assert done.out.endswith(f"more examples, is in {run / 'audit.json'}.\n")
+    card = json.loads((run / "audit.json").read_text(encoding="utf-8"))
+    assert card["run"] == str(run)
+    assert card["settings"]["rows_per_probe"] == 10
+    assert {"probe", "task", "count", "changed", "mean_change", "verdict"} == set(
+        card["summary"][0]
+    )
+    assert card["summary"][0]["probe"] in done.out
+
+
+def test_json_is_the_card_and_a_second_audit_takes_its_place(plait, run):
+    first = plait("audit", run, "--task", "mood", "--rows", 0, "--json")
+    assert json.loads(first.out) == json.loads((run / "audit.json").read_text(encoding="utf-8"))
+    second = plait("audit", run, "--task", "mood", "--rows", 0, "--json")
+    assert second.out == first.out
+
+
+def test_another_file(plait, run, tmp_path):
+    out = tmp_path / "card.json"
+    assert plait("audit", run, "--task", "near", "--rows", 0, "--out", out).code == 0
+    assert out.is_file()
+    assert not (run / "audit.json").exists()
+    assert "is not overwritten" in plait("audit", run, "--out", out).complaint()
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--task", "mod"], "has no task 'mod'; did you mean 'mood'?"),
+        (["--task", "mod", "--rows", "0"], "has no task 'mod'; did you mean 'mood'?"),
+        (["--positive", "nice"], "--positive 'nice' is no label of a task on single texts"),
+        (["--data", "nowhere"], "--rows 0 audits on plait's own texts alone"),
+        (["--out", "nowhere/x.json"], "there is no folder nowhere for --out x.json"),
+        (["--rows", "-1"], "--rows"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(plait, trained, args, told):
+    done = plait("audit", trained, *args)
+    assert done.code == 2
+    assert told in done.complaint()

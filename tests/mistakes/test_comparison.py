@@ -1,0 +1,65 @@
+"""Two runs beside each other: what is fixed, what is broken, how sure that is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plait.evaluate import score_task
+from plait.mistakes import compare
+from plait.types import TaskSpec
+
+YES_NO = TaskSpec(kind="binary", text=("text",))
+NEAR = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"))
+
+
+def chances(*of_yes):
+    return np.array([[1 - p, p] for p in of_yes])
+
+
+def test_rows_fixed_and_broken_worst_first():
+    labels = [1, 1, 1, 0, 0]
+    ours = chances(0.9, 0.8, 0.2, 0.9, 0.4)
+    theirs = chances(0.4, 0.1, 0.3, 0.2, 0.1)
+    found = compare(YES_NO, labels, ours, theirs, np.random.default_rng(0), draws=20)
+    assert found.fixed.tolist() == [1, 0]  # the other was 90% and 60% sure
+    assert found.broken.tolist() == [3]
+    assert found.p == 1.0
+    assert found.answers == ["no", "no", "no", "no", "no"]
+    assert found.metrics["accuracy"].run == 0.6
+    assert found.metrics["accuracy"].against == 0.4
+
+
+def test_scores_by_how_much_nearer():
+    found = compare(
+        NEAR,
+        [1.0, 2.0, 3.0, 4.0],
+        np.array([1.0, 2.5, 3.0, 2.0]),
+        np.array([1.5, 4.0, 3.0, 4.5]),
+        np.random.default_rng(0),
+        draws=20,
+    )
+    assert found.fixed.tolist() == [1, 0]
+    assert found.broken.tolist() == [3]
+    assert found.p is None
+    assert set(found.metrics) == {"pearson", "spearman", "mse", "mae"}
+
+
+def test_intervals_are_paired():
+    """Two runs that fail on the same rows differ surely, though each figure is unsure."""
+    draw = np.random.default_rng(1)
+    labels = draw.uniform(0, 5, 200)
+    noise = draw.normal(0, 1, 200)
+    found = compare(NEAR, labels, labels + noise, labels + 1.1 * noise, draw, draws=200)
+    mae = found.metrics["mae"]
+    alone = score_task(NEAR, labels, labels + noise).metrics["mae"]
+    assert mae.run == pytest.approx(alone)
+    assert mae.interval.high < 0
+    assert mae.interval.high - mae.interval.low < 0.05
+
+
+def test_the_same_answers_do_not_differ():
+    answers = chances(0.9, 0.2, 0.6)
+    found = compare(YES_NO, [1, 1, 0], answers, answers, np.random.default_rng(0), draws=10)
+    assert (len(found.fixed), len(found.broken), found.p) == (0, 0, 1.0)
+    assert all(m.interval.to_json() == [0.0, 0.0] for m in found.metrics.values())

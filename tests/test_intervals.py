@@ -1,0 +1,132 @@
+"""Intervals against scipy's, McNemar's test against the binomial test it is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.intervals import (
+    Interval,
+    draw_figures,
+    draw_means,
+    draw_share,
+    mcnemar,
+    take_middle,
+)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+# --- McNemar -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fixed", "broken", "p"),
+    [
+        (0, 0, 1.0),
+        (1, 0, 1.0),
+        (5, 0, 0.0625),  # 2 / 2^5
+        (10, 2, 0.03857421875),  # 2 (1 + 12 + 66) / 2^12
+        (121, 59, 4.434e-06),  # statsmodels' mcnemar(exact=True) on its own example
+    ],
+)
+def test_mcnemar_by_hand(fixed, broken, p):
+    assert mcnemar(fixed, broken) == pytest.approx(p, rel=1e-3)
+    assert mcnemar(broken, fixed) == mcnemar(fixed, broken)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "broken"), [(3, 3), (7, 19), (400, 460), (2000, 2001), (900, 20)]
+)
+def test_mcnemar_is_the_binomial_test(fixed, broken):
+    stats = pytest.importorskip("scipy.stats")
+    wanted = stats.binomtest(fixed, fixed + broken, 0.5).pvalue
+    assert mcnemar(fixed, broken) == pytest.approx(wanted, rel=1e-8)
+
+
+@given(st.integers(0, 200), st.integers(0, 200))
+def test_mcnemar_is_a_probability(fixed, broken):
+    assert 0 < mcnemar(fixed, broken) <= 1
+
+
+# --- the bootstrap -----------------------------------------------------------------------
+
+
+def test_the_interval_of_a_mean_is_scipys():
+    stats = pytest.importorskip("scipy.stats")
+    values = rng(1).exponential(size=80)
+    ours = take_middle(draw_means(values, rng(2), draws=20_000))
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=20_000, method="percentile", rng=rng(3)
+    ).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.01)
+
+
+def test_groups_are_drawn_whole():
+    """Ten copies of each of four values tell no more than the four."""
+    values = np.repeat([0.0, 0.0, 0.0, 1.0], 10)
+    apart = take_middle(draw_means(values, rng()))
+    together = take_middle(draw_means(values, rng(), groups=np.repeat(range(4), 10)))
+    alone = take_middle(draw_means([0, 0, 0, 1], rng()))
+    assert apart.high - apart.low < 0.35
+    assert (together.low, together.high) == (alone.low, alone.high) == (0.0, 0.75)
+
+
+def test_draws_in_chunks_are_as_many(monkeypatch):
+    monkeypatch.setattr("plait.intervals._CHUNK", 7)
+    means = draw_means([0.0, 1.0, 1.0], rng(), draws=101)
+    assert means.shape == (101,)
+    assert set(np.round(means * 3)) == {0, 1, 2, 3}
+
+
+def test_figures_by_name_with_progress():
+    values, heard = np.array([1.0, 2.0, 3.0]), []
+    found = draw_figures(
+        lambda rows: {"mean": float(values[rows].mean()), "none": math.nan},
+        3,
+        rng(),
+        draws=50,
+        progress=lambda done, total: heard.append((done, total)),
+    )
+    assert 1 <= found["mean"].min() < found["mean"].max() <= 3
+    assert heard[-1] == (50, 50)
+    assert take_middle(found["none"]).to_json() == [None, None]
+
+
+def test_the_same_seed_gives_the_same_interval():
+    values = rng(4).normal(size=30)
+    assert take_middle(draw_means(values, rng(5))) == take_middle(draw_means(values, rng(5)))
+
+
+@pytest.mark.parametrize("count", [3, 20, 100])
+def test_none_of_some_may_be_some_of_more(count):
+    stats = pytest.importorskip("scipy.stats")
+    for flag in (0, 1):
+        ours = draw_share([flag] * count, rng())
+        theirs = stats.binomtest(flag * count, count).proportion_ci()
+        assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high))
+    pairs = draw_share([0] * 2 * count, rng(), groups=np.repeat(range(count), 2))
+    assert pairs == draw_share([0] * count, rng())
+
+
+def test_a_share_that_varies_is_drawn():
+    interval = draw_share([True, False] * 50, rng())
+    assert 0.38 < interval.low < 0.45 < 0.55 < interval.high < 0.62
+
+
+def test_no_rows_have_no_interval():
+    interval = take_middle(draw_means([], rng()))
+    assert math.isnan(interval.low)
+    assert not interval.excludes(0)
+
+
+def test_excluding():
+    assert Interval(0.1, 0.2).excludes(0)
+    assert Interval(-0.2, -0.1).excludes(0)
+    assert not Interval(-0.1, 0.2).excludes(0)
