@@ -29,9 +29,11 @@ LINES = [
     ["evaluate"],
     ["pretrain"],
     ["training"],
+    ["calibration"],
     ["predict"],
     ["ensemble", "fewshot"],
     ["runs"],
+    ["report"],
     ["search"],
     ["recipes"],
     ["cli"],
@@ -40,7 +42,7 @@ LINES = [
 LEVEL = {room: level for level, line in enumerate(LINES) for room in line}
 
 # What makes `plait --help` slow.
-HEAVY = {"torch", "pyarrow", "numpy", "transformers", "tokenizers"}
+HEAVY = {"torch", "pyarrow", "numpy", "transformers", "tokenizers", "matplotlib"}
 LIGHT_ROOMS = {"errors", "types", "registry", "config", "cli"}
 
 

@@ -11,6 +11,7 @@ import typer
 
 from plait import __version__
 from plait.cli.average import average
+from plait.cli.calibrate import calibrate
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
@@ -43,6 +44,7 @@ app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fi
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
 app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)
+app.command(epilog="Example: plait calibrate runs/demo")(calibrate)
 app.command(epilog="Example: plait plan course")(plan)
 app.command(epilog="Example: plait search mine.toml --space space.toml --trials 30 --holdout 0.1")(
     search

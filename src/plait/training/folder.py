@@ -8,6 +8,7 @@ tokenizer.json
 run.json                versions, hardware, encoder, data, teachers
 metrics.jsonl           losses and scores over time
 scores.json             dev scores of the best model, once finished
+calibration.json        temperatures of the probabilities, where they were calibrated
 teacher/                a teacher's answers to the training rows, where a stage distils
 tensorboard/            events, where TensorBoard is installed
 """
