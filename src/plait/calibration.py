@@ -83,6 +83,13 @@ def calibration_error(
     return sum(b.count * abs(b.accuracy - b.confidence) for b in bins) / total
 
 
+def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
+    """Return Wilson's 95% interval of a share."""
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count**2)) / (1 + z * z / count)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
 # --- one number to mend it ---------------------------------------------------------------
 
 
@@ -203,7 +210,8 @@ def _scaled_logs(logs: Floats, inverse: float) -> Floats:
     """Return the logarithms of probabilities to a power, adding up to 1 again."""
     powers = logs * inverse
     powers -= powers.max(axis=1, keepdims=True)
-    return powers - np.log(np.exp(powers).sum(axis=1, keepdims=True))
+    powers -= np.log(np.exp(powers).sum(axis=1, keepdims=True))
+    return powers
 
 
 # --- the file ----------------------------------------------------------------------------

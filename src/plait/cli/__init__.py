@@ -20,6 +20,7 @@ from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
 from plait.cli.plan import plan
 from plait.cli.predict import predict
+from plait.cli.report import report
 from plait.cli.search import search
 from plait.cli.submit import submit
 from plait.cli.train import train
@@ -44,6 +45,7 @@ app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fi
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
 app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)
+app.command(epilog="Example: plait report runs/demo runs/slower --out demos.html")(report)
 app.command(epilog="Example: plait calibrate runs/demo")(calibrate)
 app.command(epilog="Example: plait plan course")(plan)
 app.command(epilog="Example: plait search mine.toml --space space.toml --trials 30 --holdout 0.1")(

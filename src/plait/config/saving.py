@@ -19,8 +19,7 @@ def to_toml(config: RunConfig) -> str:
 
 def differences(old: RunConfig, new: RunConfig) -> list[str]:
     """List `key: old -> new` for every setting in which two recipes differ."""
-    a = _flatten(_without_none(old.model_dump(mode="json")))
-    b = _flatten(_without_none(new.model_dump(mode="json")))
+    a, b = flatten(old), flatten(new)
 
     def show(flat: Mapping[str, Any], key: str) -> str:
         return repr(flat[key]) if key in flat else "unset"
@@ -30,6 +29,11 @@ def differences(old: RunConfig, new: RunConfig) -> list[str]:
         for key in sorted(a.keys() | b.keys())
         if a.get(key) != b.get(key)
     ]
+
+
+def flatten(config: RunConfig) -> dict[str, Any]:
+    """Return every setting that is set, by its dotted key."""
+    return _flatten(_without_none(config.model_dump(mode="json")))
 
 
 def _without_none(value: Any) -> Any:
