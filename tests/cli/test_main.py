@@ -22,6 +22,8 @@ COMMANDS = [
     "predict",
     "submit",
     "ensemble",
+    "report",
+    "calibrate",
     "average",
     "fewshot",
     "list",

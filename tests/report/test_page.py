@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import os
 import re
 import shutil
 import xml.etree.ElementTree as ET
@@ -242,11 +243,14 @@ def test_without_dev_files(run, tmp_path):
 
 
 def test_refusals(run, tmp_path):
-    mine = tmp_path / "mine.html"
+    mine, pipe = tmp_path / "mine.html", tmp_path / "pipe"
+    os.mkfifo(pipe)
     mine.write_text("<p>mine</p>")
     with pytest.raises(UsageError, match=r"is no report of plait's"):
         write_report([run], mine)
     assert mine.read_text() == "<p>mine</p>"
+    with pytest.raises(UsageError, match=r"is no report of plait's"):
+        write_report([run], pipe)
     with pytest.raises(UsageError, match="is a folder"):
         write_report([run], tmp_path)
     with pytest.raises(UsageError, match="is named twice"):

@@ -21,11 +21,12 @@ def calibrate(
     undo: Annotated[bool, typer.Option("--undo", help="Take the calibration away again.")] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Fit one temperature per task on dev, by which probabilities are scaled from then on.
+    """Make how sure a run is match how often it is right.
 
-    What is answered never changes, only how sure the model says it is. The figures shown after
-    are of each half of dev under the temperature that suits the other half; the one kept is
-    fitted on all of dev, whose own figures would flatter it. It is kept in RUN/calibration.json.
+    One temperature per task of classes is fitted on dev, and its probabilities are scaled by it
+    from then on; what is answered never changes. The figures shown after are of each half of dev
+    under the temperature that suits the other half; the one kept, in RUN/calibration.json, is
+    fitted on all of dev, whose own figures would flatter it.
     """
     if undo:
         from plait.report.calibrate import undo as take_away

@@ -36,7 +36,7 @@ def report(
     ] = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Write a page that shows what runs learned, one by itself or several side by side.
+    """Show what runs learned on one page, side by side.
 
     Learning curves, who was taken for whom, how sure the answers are, where tasks disagree, what
     sharing gained, how it was made. The page is one file that needs no network. Dev is answered

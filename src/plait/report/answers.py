@@ -15,6 +15,7 @@ import numpy as np
 
 from plait.calibration import apply_temperature
 from plait.ensemble import load
+from plait.errors import DiskFullError
 from plait.evaluate import TaskScores, score_task
 from plait.training.build import choose_device
 from plait.training.checkpoint import atomic_path
@@ -121,7 +122,7 @@ def _read(path: Path, num_rows: int) -> Floats | None:
 
 
 def _write(path: Path, answers: Floats) -> None:
-    with suppress(OSError):
+    with suppress(OSError, DiskFullError):  # they can be had again
         path.parent.mkdir(exist_ok=True)
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             np.save(file, answers, allow_pickle=False)

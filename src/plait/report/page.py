@@ -84,13 +84,18 @@ def check_target(path: Path) -> None:
     """Refuse a file that is not a report already, before anything slow begins."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file with --out, such as {path}/report.html")
-    if path.is_file():
-        with path.open("rb") as file:
-            if MARK.encode() not in file.read(200):
-                raise UsageError(
-                    f"{path} exists already and is no report of plait's, so it is not overwritten; "
-                    "choose another --out"
-                )
+    if path.exists() and not _is_report(path):
+        raise UsageError(
+            f"{path} exists already and is no report of plait's, so it is not overwritten; "
+            "choose another --out"
+        )
+
+
+def _is_report(path: Path) -> bool:
+    if not path.is_file():  # a device, say
+        return False
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(200)
 
 
 def find_alone(folder: Path, subjects: Sequence[Subject]) -> dict[str, Path]:

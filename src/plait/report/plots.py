@@ -85,7 +85,7 @@ class Easel:
             figure = _build(plot, size, title)
             for ending in ("svg", "png"):
                 (self.folder / f"{name}.{ending}").write_bytes(_save(figure, ending))
-        return Picture(short or title, svg, size[0] > WIDTH * 1.2)
+        return Picture(short or title, svg, size[0] > WIDTH * 1.02)
 
 
 def _build(
@@ -243,7 +243,7 @@ def confusion(figure: Figure, counts: Sequence[Sequence[int]], labels: Sequence[
 
 def rows_size(num_rows: int, least: float = 1.2) -> tuple[float, float]:
     """Return the inches that a picture of one row per label takes."""
-    return WIDTH, max(least, 0.6 + 0.3 * num_rows)
+    return WIDTH, max(least, 0.6 + (0.3 if num_rows <= MOST_WRITTEN else 0.2) * num_rows)
 
 
 def class_figures(figure: Figure, per_class: Sequence[dict[str, Any]]) -> None:

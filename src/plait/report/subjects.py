@@ -112,7 +112,7 @@ def _answer(
     except DataError as error:
         if data is not None:  # the user meant those files
             raise
-        return {}, f"its dev files cannot be read ({error})"
+        return {}, f"its dev files cannot be read, unless --data says where ({error})"
     return answers, "" if answers else "it has no dev files"
 
 

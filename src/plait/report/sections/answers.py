@@ -153,14 +153,19 @@ def _draw_classes(
     labels = subject.config.tasks[task].labels
     counts = np.asarray(scores.confusion)
     draw = partial(_draw, material, subject, task)
+    written = (
+        "its share, and the rows below it"
+        if len(labels) <= plots.MOST_WRITTEN
+        else "the larger a share, the darker its cell"
+    )
     pictures = [
         draw(
             "confusion",
             "Who was taken for whom",
             f"Confusion matrix: {_tell_recall(scores)}.",
             partial(plots.confusion, counts=scores.confusion, labels=labels),
-            "A row is a true class, spread over what was answered: its share, and the rows below "
-            "it. What is right is framed.",
+            f"A row is a true class, spread over what was answered: {written}. What is right is "
+            "framed.",
             plots.matrix_size(len(labels)),
         ),
         draw(

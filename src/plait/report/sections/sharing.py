@@ -50,6 +50,7 @@ def write(material: Material) -> Html | None:
                 f"Gain by task: {tell(gaps[name])}.",
                 partial(plots.differences, rows=rows, axis="joint minus alone", furthest=furthest),
                 plots.rows_size(len(rows)),
+                name,
             ),
             READ,
             "h3",

@@ -49,6 +49,7 @@ def write(material: Material) -> Html | None:
                 f"Differences of {name} from {first.name}: {tell(gaps[name])}.",
                 partial(plots.differences, rows=rows, axis="difference", furthest=furthest),
                 plots.rows_size(len(rows)),
+                name,
             ),
             READ,
             "h3",
