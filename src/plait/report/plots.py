@@ -137,15 +137,20 @@ class Series:
     """Updates at which it has a ring: those of the model that was kept."""
 
 
-def curves(figure: Figure, series: Sequence[Series], axis: str, *, is_share: bool = False) -> None:
+def curves(figure: Figure, series: Sequence[Series], axis: str) -> None:
     """Draw figures over the updates."""
     axes = figure.subplots()
     _draw_lines(axes, series)
-    axes.set_xlabel("updates")
+    _count_updates(axes, series)
     axes.set_ylabel(axis)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    if is_share:
-        axes.set_ylim(0, 1)
+
+
+def _count_updates(axes: Axes, series: Sequence[Series]) -> None:
+    """Begin at 0, so that how long it took is seen, and pictures of a run can be compared."""
+    last = max((step for line in series for step, _ in line.points), default=1)
+    axes.set_xlim(0, max(last, 1) * 1.03)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+    axes.set_xlabel("updates")
 
 
 def _draw_lines(axes: Axes, series: Sequence[Series]) -> None:
@@ -197,8 +202,7 @@ def conflicts(figure: Figure, cosines: Sequence[Series], shares: Sequence[Series
     below.yaxis.set_major_locator(MaxNLocator(2))
     below.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     below.set_ylabel("conflict")
-    below.set_xlabel("updates")
-    below.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    _count_updates(below, shares)
 
 
 # --- classes -----------------------------------------------------------------------------
@@ -266,7 +270,7 @@ def class_figures(figure: Figure, per_class: Sequence[dict[str, Any]]) -> None:
             label={"f1": "F1"}.get(key, key),
             clip_on=False,
         )
-    axes.set_xlim(0, 1)
+    axes.set_xlim(-0.04, 1)
     _label_rows(axes, [f"{i} {entry['label']}" for i, entry in enumerate(per_class)])
 
 

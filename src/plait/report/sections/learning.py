@@ -30,12 +30,16 @@ def write(material: Material) -> Html:
             )
             panels.append(panel(picture, level="h3"))
         rows += told
-    panels += _losses(material)
+    more_panels, told = _losses(material)
+    panels += more_panels
+    rows += told
     lead = (
         "How every task's figure moved with the updates, on dev. A ring is around the model that "
         "was kept. Where the dashed line of training rows leaves dev behind, the task is learnt by "
         "heart."
     )
+    if any(_is_limited(subject) for subject in material.subjects):
+        lead += " While training, only some dev rows were scored (`eval_limit`)."
     if not panels:
         return section("learning", "Learning", "Nothing was logged that could be drawn.")
     more = [
@@ -53,7 +57,7 @@ def write(material: Material) -> Html:
         run_legend(material, *more),
         grid(panels),
         *(
-            [details("Table: scores over time", table(head, rows, "Scores over time", 4))]
+            [details("Table: figures over time", table(head, rows, "Figures over time", 4))]
             if rows
             else []
         ),
@@ -80,16 +84,16 @@ def _figure_lines(
     return drawn, rows
 
 
-def _losses(material: Material) -> list[Html]:
+def _losses(material: Material) -> tuple[list[Html], list[list[str]]]:
     """Draw the losses of runs whose training rows were not scored, and of bare texts."""
-    names = dict.fromkeys(
+    names = {
         name
         for subject in material.subjects
         for name in subject.history.losses
         if not _scores_train(subject, name)
-    )
-    panels = []
-    for name in names:
+    }
+    panels, rows = [], []
+    for name in [*(n for n in material.tasks if n in names), *sorted(names - {*material.tasks})]:
         drawn = [
             plots.Series(subject.name, subject.history.losses[name], place, dashed=True)
             for place, subject in enumerate(material.subjects)
@@ -102,7 +106,17 @@ def _losses(material: Material) -> list[Html]:
             partial(plots.curves, series=drawn, axis="loss"),
         )
         panels.append(panel(picture, level="h3"))
-    return panels
+        rows += [
+            [name, line.label, "train", "loss", f"{step:,}", number(value)]
+            for line in drawn
+            for step, value in line.points
+        ]
+    return panels, rows
+
+
+def _is_limited(subject: Subject) -> bool:
+    config = subject.config
+    return any(config.stage_config(name).eval_limit is not None for name in config.stages)
 
 
 def _scores_train(subject: Subject, name: str) -> bool:
