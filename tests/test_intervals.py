@@ -16,11 +16,31 @@ from plait.intervals import (
     draw_share,
     mcnemar,
     take_middle,
+    wilson,
 )
 
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+# --- Wilson ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(0, 1), (1, 1), (52, 52), (95, 100), (3, 7), (0, 40)])
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.98])
+def test_wilson_is_scipys(hits, rows, level):
+    stats = pytest.importorskip("scipy.stats")
+    theirs = stats.binomtest(hits, rows).proportion_ci(level, method="wilson")
+    assert wilson(hits, rows, level) == pytest.approx((theirs.low, theirs.high), abs=1e-6)
+
+
+def test_wilson_of_many_shares_and_of_none():
+    # 8 of 10, as in Brown, Cai and DasGupta's tables.
+    low, high = wilson([8, 0, 5], [10, 5, 5])
+    assert (low[0], high[0]) == pytest.approx((0.490, 0.943), abs=1e-3)
+    assert (low[1], high[2]) == pytest.approx((0, 1), abs=1e-12)
+    assert [len(end) for end in wilson([], [])] == [0, 0]
 
 
 # --- McNemar -----------------------------------------------------------------------------

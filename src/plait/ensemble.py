@@ -5,6 +5,8 @@ ensemble.toml           the members, how their answers become one, and the tasks
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tomllib
 from dataclasses import dataclass, fields, replace
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import numpy as np
 import tomli_w
 
+from plait.calibration import read_temperatures
 from plait.data import Dataset
 from plait.errors import RunError, suggest
 from plait.predict import Answerer, Predictor
@@ -37,11 +40,15 @@ FILE = "ensemble.toml"
 T = TypeVar("T")
 
 
-def load(run: str | Path, *, device: str = "auto", precision: str = "run") -> Predictor | Ensemble:
-    """Read a run's best model, or the models of an ensemble."""
-    if is_ensemble(Path(run)):
-        return Ensemble.load(run, device=device, precision=precision)
-    return Predictor.load(run, device=device, precision=precision)
+def load(
+    run: str | Path, *, device: str = "auto", precision: str = "run", calibrated: bool = True
+) -> Predictor | Ensemble:
+    """Read a run's best model, or the models of an ensemble.
+
+    `calibrated=False` leaves probabilities as the model gives them, whatever was fitted later.
+    """
+    kind = Ensemble if is_ensemble(Path(run)) else Predictor
+    return kind.load(run, device=device, precision=precision, calibrated=calibrated)
 
 
 def is_ensemble(folder: Path) -> bool:
@@ -223,15 +230,32 @@ class Ensemble(Answerer):
     """mode: the class most members choose, the median of their scores; mean: the mean of both."""
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto", precision: str = "run") -> Ensemble:
-        """Read an ensemble's members."""
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        device: str = "auto",
+        precision: str = "run",
+        calibrated: bool = True,
+    ) -> Ensemble:
+        """Read an ensemble's members, each with its own calibration, and the ensemble's."""
         path = Path(folder)
         if not is_ensemble(path):
             raise RunError(f"{path} is not an ensemble: it has no {FILE}")
         how, _, _ = _read_file(path / FILE)
         places, _ = read_outlines(path)
         members = [Predictor.load(p, device=device, precision=precision) for p in places]
-        return cls(path, members[0].config, members[0].tasks, tuple(members), how)
+        first = members[0]
+        made = cls(path, first.config, first.tasks, {}, tuple(members), how)
+        if not calibrated:
+            return made
+        return replace(made, temperatures=read_temperatures(path, made.identify))
+
+    def identify(self) -> str:
+        """Return a hash of how and of whom: the members' weights, and what they are scaled by."""
+        members = [[member.identify(), member.temperatures] for member in self.members]
+        told = json.dumps([self.how, members], sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()
 
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
         """Make a data set of texts given by hand."""
@@ -270,12 +294,10 @@ class Ensemble(Answerer):
             views.append(known[key])
         return views
 
-    def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
-        """Return probabilities [examples, classes] or scores [examples], in the data's order.
-
-        `dataset` is one that this ensemble read; `rows`, in rising order, are those to answer,
-        all unless given.
-        """
+    def answer_uncalibrated(
+        self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
+    ) -> Floats:
+        """Return what the members, each calibrated if it is, come to in the data's order."""
         assert isinstance(dataset, Views)
         pairs = zip(self.members, dataset.views, strict=True)
         return combine(np.stack([m.answer(task, view, rows) for m, view in pairs]), self.how)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
+from plait.calibration import apply_temperature, read_temperatures
 from plait.data import Collator, Dataset, Tokenizer
 from plait.errors import RunError, UsageError, suggest
 from plait.evaluate import Scorer, Scores, Task, choose_batch_size, score_answers
@@ -24,7 +25,7 @@ from plait.training.build import (
     choose_precision,
     load_data,
 )
-from plait.training.checkpoint import load_weights
+from plait.training.checkpoint import hash_file, load_weights
 from plait.training.folder import RunFolder
 from plait.types import Prediction, TaskSpec
 
@@ -58,6 +59,12 @@ class Answerer(ABC):
     folder: Path
     config: RunConfig
     tasks: dict[str, Task]
+    temperatures: dict[str, float]
+    """What the probabilities of calibrated tasks are scaled by."""
+
+    @abstractmethod
+    def identify(self) -> str:
+        """Return a name of what answers before it is calibrated: equal for equal weights."""
 
     @abstractmethod
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
@@ -90,12 +97,21 @@ class Answerer(ABC):
             self.config, split, data=data, tasks=tasks, labelled=labelled, progress=progress
         )
 
-    @abstractmethod
     def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
         """Return probabilities [examples, classes] or scores [examples], in the data's order.
 
-        `rows`, in rising order, are those to answer; all unless given.
+        `dataset` is one that this read; `rows`, in rising order, are those to answer, all unless
+        given. Probabilities are calibrated where `plait calibrate` was asked.
         """
+        answers = self.answer_uncalibrated(task, dataset, rows)
+        temperature = self.temperatures.get(task)
+        return answers if temperature is None else apply_temperature(answers, temperature)
+
+    @abstractmethod
+    def answer_uncalibrated(
+        self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
+    ) -> Floats:
+        """Return the same as the model gives it."""
 
     @abstractmethod
     def watched(self, progress: Progress) -> Self:
@@ -156,8 +172,15 @@ class Predictor(Answerer):
     scorer: Scorer
 
     @classmethod
-    def load(cls, run: str | Path, *, device: str = "auto", precision: str = "run") -> Predictor:
-        """Read a run's best model.
+    def load(
+        cls,
+        run: str | Path,
+        *,
+        device: str = "auto",
+        precision: str = "run",
+        calibrated: bool = True,
+    ) -> Predictor:
+        """Read a run's best model, and the calibration of its probabilities if it has one.
 
         `precision` is run for what its training takes here, so that figures are those of the
         training; auto for what is fastest here; or fp32, bf16, int8 (on CPUs).
@@ -196,17 +219,23 @@ class Predictor(Answerer):
         tokenizer = Tokenizer.from_file(folder.tokenizer)
         collator = build_collator(config, tokenizer)
         scorer = Scorer(model, tasks, collator, batch_size, autocast)
-        return cls(folder.path, config, tasks, model, tokenizer, collator, scorer)
+        temperatures = {}
+        if calibrated:
+            temperatures = read_temperatures(folder.path, lambda: hash_file(folder.weights))
+        return cls(folder.path, config, tasks, temperatures, model, tokenizer, collator, scorer)
+
+    def identify(self) -> str:
+        """Return the hash of the weights."""
+        return hash_file(RunFolder(self.folder).weights)
 
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
         """Make a data set of texts given by hand."""
         return Dataset.from_texts(texts, self.tokenizer, self.config.encoder.max_length)
 
-    def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
-        """Return probabilities [examples, classes] or scores [examples], in the data's order.
-
-        `rows`, in rising order, are those to answer; all unless given.
-        """
+    def answer_uncalibrated(
+        self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
+    ) -> Floats:
+        """Return probabilities [examples, classes] or scores [examples], in the data's order."""
         return self.scorer.answer(task, dataset, rows)
 
     def watched(self, progress: Progress) -> Self:

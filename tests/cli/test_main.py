@@ -23,6 +23,8 @@ COMMANDS = [
     "submit",
     "ensemble",
     "audit",
+    "report",
+    "calibrate",
     "average",
     "fewshot",
     "reproduce",

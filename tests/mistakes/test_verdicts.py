@@ -37,6 +37,12 @@ def test_scores_are_ordered_by_distance():
     assert (verdicts.truths[0], verdicts.answers[0]) == ("1.00", "1.50")
 
 
+def test_a_row_without_an_answer_is_no_mistake():
+    assert judge(NEAR, [1.0, 2.0], np.array([np.nan, 3.0])).order().tolist() == [1]
+    answers = np.array([[np.nan] * 3, [0.9, 0.1, 0.0]])
+    assert judge(MOOD, [2, 1], answers).order().tolist() == [1]
+
+
 def test_words():
     assert split_words("Don't — the CAFÉ's 2nd_one!") == ["don't", "the", "café's", "2nd", "one"]
     assert split_words("it\u2019s") == ["it's"]

@@ -12,6 +12,7 @@ import typer
 from plait import __version__
 from plait.cli.audit import audit
 from plait.cli.average import average
+from plait.cli.calibrate import calibrate
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
@@ -21,6 +22,7 @@ from plait.cli.list import list_parts
 from plait.cli.mistakes import mistakes
 from plait.cli.plan import plan
 from plait.cli.predict import predict
+from plait.cli.report import report
 from plait.cli.reproduce import reproduce
 from plait.cli.results import results
 from plait.cli.search import search
@@ -49,6 +51,8 @@ app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fi
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
 app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)
+app.command(epilog="Example: plait report runs/demo runs/slower --out demos.html")(report)
+app.command(epilog="Example: plait calibrate runs/demo")(calibrate)
 app.command(epilog="Example: plait plan course")(plan)
 app.command(epilog="Example: plait search mine.toml --space space.toml --trials 30 --holdout 0.1")(
     search

@@ -68,7 +68,7 @@ def search(
         bool, typer.Option("--resume", help="Go on with the search in --out, same recipe.")
     ] = False,
 ) -> None:
-    """Try settings out of a space and write the best as a recipe.
+    """Try settings out of a space; write the best as a recipe.
 
     Each trial is a run in OUT/trials, scored by the figure that the recipe's `select` names: on
     dev or, so that dev is scored once and by the chosen settings alone, on training rows held

@@ -14,7 +14,7 @@ settings live beside them and are checked by the registry when the run is built.
 
 from plait.config.ensembles import EnsembleConfig, MembersConfig, lists_members, read_ensemble
 from plait.config.reading import PROFILES, list_recipes, read_profile, read_recipe
-from plait.config.saving import differences, flatten, to_toml
+from plait.config.saving import differences, flatten, list_settings, to_toml
 from plait.config.sections import (
     BadRows,
     DataConfig,
@@ -53,6 +53,7 @@ __all__ = [
     "differences",
     "flatten",
     "list_recipes",
+    "list_settings",
     "lists_members",
     "read_ensemble",
     "read_profile",

@@ -19,8 +19,7 @@ def to_toml(config: RunConfig) -> str:
 
 def differences(old: RunConfig, new: RunConfig) -> list[str]:
     """List `key: old -> new` for every setting in which two recipes differ."""
-    a = flatten(_without_none(old.model_dump(mode="json")))
-    b = flatten(_without_none(new.model_dump(mode="json")))
+    a, b = list_settings(old), list_settings(new)
 
     def show(flat: Mapping[str, Any], key: str) -> str:
         return repr(flat[key]) if key in flat else "unset"
@@ -32,12 +31,9 @@ def differences(old: RunConfig, new: RunConfig) -> list[str]:
     ]
 
 
-def _without_none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_none(v) for k, v in value.items() if v is not None}
-    if isinstance(value, list):
-        return [_without_none(v) for v in value]
-    return value
+def list_settings(config: RunConfig) -> dict[str, Any]:
+    """Return every setting that is set, by its dotted key."""
+    return flatten(_without_none(config.model_dump(mode="json")))
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -49,3 +45,11 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + key] = value
     return flat
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_without_none(v) for v in value]
+    return value

@@ -8,6 +8,9 @@ tokenizer.json
 run.json                versions, hardware, encoder, data, teachers
 metrics.jsonl           losses and scores over time
 scores.json             dev scores of the best model, once finished
+calibration.json        temperatures of the probabilities, where calibrated
+audit.json              the score card of `plait audit`, once audited
+answers/                answers to dev, where a report or a calibration asked for them
 teacher/                a teacher's answers to the training rows, where a stage distils
 tensorboard/            events, where TensorBoard is installed
 """

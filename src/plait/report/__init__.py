@@ -1,0 +1,1 @@
+"""Seeing what a model learned: runs become answers, figures, pictures and one page."""

@@ -1,0 +1,128 @@
+"""A run and its dev files become answers, kept in the run's folder under what they depend on.
+
+answers/                one array per task, named by a hash of weights, data and precision
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plait.calibration import apply_temperature
+from plait.ensemble import load
+from plait.errors import DiskFullError
+from plait.evaluate import TaskScores, score_task
+from plait.training.build import choose_device
+from plait.training.checkpoint import atomic_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from plait.data import Dataset
+    from plait.evaluate import Floats
+    from plait.predict import Answerer, Progress
+    from plait.types import TaskSpec
+
+FOLDER = "answers"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskAnswers:
+    """What a model says to the dev rows of one task, and what is true."""
+
+    spec: TaskSpec
+    metric: str
+    """The figure that stands for the task."""
+    dataset: Dataset
+    labels: Floats
+    uncalibrated: Floats
+    """Probabilities [rows, classes] or scores [rows], as the model gives them."""
+    temperature: float | None
+    """What the probabilities are scaled by; None where nobody calibrated them."""
+
+    @property
+    def answers(self) -> Floats:
+        """What `plait predict` would say."""
+        if self.temperature is None:
+            return self.uncalibrated
+        return apply_temperature(self.uncalibrated, self.temperature)
+
+    def score(self) -> TaskScores:
+        """Return every figure of the answers."""
+        return score_task(self.spec, self.labels, self.answers)
+
+    def has_rows_of(self, other: TaskAnswers) -> bool:
+        """Say whether both answer the same rows with the same labels, in the same order."""
+        mine, theirs = self.dataset.fingerprints, other.dataset.fingerprints
+        return (
+            self.spec.kind == other.spec.kind
+            and self.spec.labels == other.spec.labels
+            and len(self.labels) == len(other.labels)
+            and bool((mine == theirs).all())
+            and bool((self.labels == other.labels).all())
+        )
+
+
+def answer_dev(
+    run: Path,
+    *,
+    data: str | None = None,
+    tasks: Sequence[str] | None = None,
+    device: str = "auto",
+    calibrated: bool = True,
+    reading: Progress | None = None,
+    answering: Progress | None = None,
+) -> tuple[Answerer, dict[str, TaskAnswers]]:
+    """Load a run, or an ensemble, and answer the dev rows of its tasks; none without dev files.
+
+    What was answered before is taken from the folder. A folder that cannot be written to is
+    left as it is.
+    """
+    model = load(run, device=device, calibrated=calibrated)
+    watched = model if answering is None else model.watched(answering)
+    datasets = model.load_split("dev", data=data, tasks=tasks, progress=reading)
+    # Devices and precisions round differently.
+    depends = [model.identify(), choose_device(device).type, model.config.precision]
+    found = {}
+    for name, dataset in datasets.items():
+        assert dataset.labels is not None
+        path = run / FOLDER / f"{_hash([*depends, name, dataset.key])}.npy"
+        kept = _read(path, len(dataset))
+        if kept is None:
+            kept = watched.answer_uncalibrated(name, dataset)
+            _write(path, kept)
+        task = model.tasks[name]
+        found[name] = TaskAnswers(
+            task.spec,
+            task.metric,
+            dataset,
+            dataset.labels.numpy().astype(np.float64),
+            kept,
+            model.temperatures.get(name),
+        )
+    return model, found
+
+
+def _hash(depends: list[str]) -> str:
+    return hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:32]
+
+
+def _read(path: Path, num_rows: int) -> Floats | None:
+    try:
+        kept: Floats = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):  # absent, or damaged
+        return None
+    return kept if len(kept) == num_rows else None
+
+
+def _write(path: Path, answers: Floats) -> None:
+    with suppress(OSError, DiskFullError):  # they can be had again
+        path.parent.mkdir(exist_ok=True)
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            np.save(file, answers, allow_pickle=False)

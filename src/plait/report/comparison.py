@@ -1,0 +1,93 @@
+"""Two runs' answers become a difference that can be trusted or not; two recipes, what differs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plait.config import list_settings
+from plait.evaluate import score_task
+from plait.intervals import DRAWS, draw_figures, take_middle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from plait.config import RunConfig
+    from plait.evaluate import Floats, Ints
+    from plait.report.answers import TaskAnswers
+    from plait.types import TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more of a figure one has than the other, and where 95% of the draws lie."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    """nan where the two did not answer the same rows, so that nothing can be drawn in pairs."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves 0 out."""
+        return self.low > 0 or self.high < 0
+
+
+def compare(
+    mine: TaskAnswers, theirs: TaskAnswers, progress: Callable[[int, int], None] | None = None
+) -> Difference:
+    """Return how much more of its figure a task has in the first of two runs."""
+    metric = mine.metric
+    if not mine.has_rows_of(theirs):
+        other = theirs.score().metrics.get(metric, math.nan)  # it may be of another kind
+        return Difference(mine.score().metrics[metric] - other)
+    return paired_bootstrap(
+        mine.spec, metric, mine.labels, mine.answers, theirs.answers, progress=progress
+    )
+
+
+def paired_bootstrap(
+    spec: TaskSpec,
+    metric: str,
+    labels: Floats,
+    mine: Floats,
+    theirs: Floats,
+    *,
+    draws: int = DRAWS,
+    progress: Callable[[int, int], None] | None = None,
+) -> Difference:
+    """Draw the same rows for both again and again, and see where the difference falls.
+
+    What other dev sets like this one might have said; it knows nothing of other seeds. Draws in
+    which a figure does not exist are left out.
+    """
+
+    def subtract(rows: Ints) -> dict[str, float]:
+        one, other = (
+            score_task(spec, labels[rows], a[rows]).metrics[metric] for a in (mine, theirs)
+        )
+        return {metric: one - other}
+
+    count = len(labels)
+    whole = subtract(np.arange(count))[metric]
+    if count < 2:
+        return Difference(whole)
+    generator = np.random.default_rng(0)
+    drawn = draw_figures(subtract, count, generator, draws=draws, progress=progress)
+    interval = take_middle(drawn[metric])
+    return Difference(whole, interval.low, interval.high)
+
+
+def differing_settings(configs: Sequence[RunConfig]) -> dict[str, list[str]]:
+    """Return every setting that is not the same in all recipes, as it is in each of them."""
+    tables = [list_settings(config) for config in configs]
+    keys = dict.fromkeys(key for table in tables for key in table)
+    rows = {key: [table.get(key) for table in tables] for key in keys}
+    return {
+        key: ["unset" if value is None else str(value) for value in values]
+        for key, values in rows.items()
+        if any(value != values[0] for value in values[1:])
+    }

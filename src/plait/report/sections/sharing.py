@@ -1,0 +1,84 @@
+"""What sharing gained: each task in the joint run against a run of its own."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from plait.report import plots
+from plait.report.markup import Html, details, grid, number, panel, section, signed, table
+from plait.report.sections.material import Material
+from plait.report.sections.versus import tell
+
+if TYPE_CHECKING:
+    from plait.report.comparison import Difference
+    from plait.report.subjects import Subject
+
+READ = (
+    "Right of the line, the task is better off with the others. The bar holds 95% of the "
+    "differences found when dev rows are drawn again; a filled mark's bar leaves 0 out."
+)
+
+
+def write(material: Material) -> Html | None:
+    """Write a picture per joint run, where runs of single tasks were given."""
+    if not material.alone:
+        return None
+    gaps = {
+        subject.name: {
+            task: material.compare(task, subject.answers[task], single.answers[task])
+            for task, single in material.alone.items()
+            if task in subject.answers and task in single.answers
+        }
+        for subject in material.subjects
+    }
+    drawn = {
+        name: [plots.Row(task, gap, place) for task, gap in mine.items()]
+        for place, (name, mine) in enumerate(gaps.items())
+        if mine
+    }
+    if not drawn:
+        return section(
+            "sharing", "What sharing gained", "No task was answered both together and alone."
+        )
+    furthest = plots.reach([row for rows in drawn.values() for row in rows])
+    panels = [
+        panel(
+            material.easel.draw(
+                f"sharing-{name}",
+                f"{name} against each task alone",
+                f"Gain by task: {tell(gaps[name])}.",
+                partial(plots.differences, rows=rows, axis="joint minus alone", furthest=furthest),
+                plots.rows_size(len(rows)),
+                name,
+            ),
+            READ,
+            "h3",
+        )
+        for name, rows in drawn.items()
+    ]
+    rows = [
+        _row(task, subject, material.alone[task], gap)
+        for subject in material.subjects
+        for task, gap in gaps[subject.name].items()
+    ]
+    head = ["task", "run", "figure", "alone", "joint", "gain", "from", "to"]
+    return section(
+        "sharing",
+        "What sharing gained",
+        "A task trained with others against the same task trained alone, with the batches it has "
+        "in the joint run.",
+        grid(panels),
+        details("Table: gains", table(head, rows, "Joint against alone", 3)),
+    )
+
+
+def _row(task: str, subject: Subject, single: Subject, gap: Difference) -> list[str]:
+    return [
+        task,
+        subject.name,
+        subject.metric(task).replace("_", " "),
+        number(single.figure(task)),
+        number(subject.figure(task)),
+        *map(signed, (gap.value, gap.low, gap.high)),
+    ]

@@ -1,0 +1,102 @@
+"""The runs against the first: how much more each task has, and whether that could be chance."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from plait.intervals import DRAWS
+from plait.report import plots
+from plait.report.comparison import Difference
+from plait.report.markup import Html, details, grid, number, panel, section, signed, table
+from plait.report.sections.material import Material
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plait.report.subjects import Subject
+
+READ = (
+    "Right of the line is better. The bar holds 95% of the differences found when dev rows are "
+    "drawn again; a filled mark's bar leaves 0 out."
+)
+
+
+def write(material: Material) -> Html | None:
+    """Write the comparison, where there are several runs."""
+    if material.is_single:
+        return None
+    first, *others = material.subjects
+    gaps = {
+        subject.name: {
+            task: _subtract(material, task, subject, first)
+            for task in subject.scores
+            if task in first.scores
+        }
+        for subject in others
+    }
+    drawn = {
+        name: [plots.Row(task, gap, place) for task, gap in mine.items()]
+        for place, (name, mine) in enumerate(gaps.items(), 1)
+        if mine
+    }
+    furthest = plots.reach([row for rows in drawn.values() for row in rows])
+    panels = [
+        panel(
+            material.easel.draw(
+                f"versus-{name}",
+                f"{name} against {first.name}",
+                f"Differences of {name} from {first.name}: {tell(gaps[name])}.",
+                partial(plots.differences, rows=rows, axis="difference", furthest=furthest),
+                plots.rows_size(len(rows)),
+                name,
+            ),
+            READ,
+            "h3",
+        )
+        for name, rows in drawn.items()
+    ]
+    rows = [
+        _row(task, subject, first, gap)
+        for subject in others
+        for task, gap in gaps[subject.name].items()
+    ]
+    head = ["task", "run", "figure", first.name, "the run", "difference", "from", "to"]
+    return section(
+        "versus",
+        f"Against {first.name}",
+        f"What the other runs have more than {first.name}, on the same dev rows. The interval is a "
+        f"paired bootstrap of {DRAWS:,} draws: it says what other rows might have shown, not what "
+        "another seed would.",
+        grid(panels),
+        details("Table: differences", table(head, rows, f"Differences from {first.name}", 3)),
+    )
+
+
+def tell(gaps: Mapping[str, Difference]) -> str:
+    """Put differences into words."""
+    return ", ".join(f"{task} {signed(gap.value)}" for task, gap in gaps.items())
+
+
+def _subtract(material: Material, task: str, mine: Subject, theirs: Subject) -> Difference:
+    if task in mine.answers and task in theirs.answers:
+        return material.compare(task, mine.answers[task], theirs.answers[task])
+    metric = mine.metric(task)
+    return Difference(
+        mine.scores[task].metrics[metric] - theirs.scores[task].metrics.get(metric, math.nan)
+    )
+
+
+def _row(task: str, subject: Subject, first: Subject, gap: Difference) -> list[str]:
+    metric = subject.metric(task)
+    return [
+        task,
+        subject.name,
+        metric.replace("_", " "),
+        number(first.scores[task].metrics.get(metric)),
+        number(subject.scores[task].metrics[metric]),
+        signed(gap.value),
+        signed(gap.low),
+        signed(gap.high),
+    ]

@@ -1,0 +1,212 @@
+"""Calibration: bins and errors by hand, temperatures against a direct optimisation, the file."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+
+from plait.calibration import (
+    HIGHEST,
+    LOWEST,
+    apply_temperature,
+    calibration_error,
+    cross_fit,
+    fit,
+    fit_temperature,
+    halves,
+    read_temperatures,
+    reliability,
+    write_calibration,
+)
+from plait.ensemble import Ensemble, load, make_ensemble
+from plait.errors import RunError
+from plait.evaluate import log_loss
+from plait.predict import Predictor
+
+# Confidences .9, .9, .6, .6, .6; right, wrong, right, right, wrong.
+LABELS = [0, 1, 0, 1, 1]
+CHANCES = [[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.4, 0.6], [0.6, 0.4]]
+
+
+def test_bins_by_hand():
+    bins = reliability(LABELS, CHANCES)
+    assert [b.count for b in bins] == [0, 0, 0, 0, 0, 3, 0, 0, 2, 0]  # (.5, .6] and (.8, .9]
+    assert (bins[5].low, bins[5].high) == pytest.approx((0.5, 0.6))
+    assert (bins[5].confidence, bins[5].accuracy) == pytest.approx((0.6, 2 / 3))
+    assert (bins[8].confidence, bins[8].accuracy) == pytest.approx((0.9, 0.5))
+    assert math.isnan(bins[0].accuracy)
+
+
+def test_the_error_by_hand():
+    # 3/5 |2/3 - .6| + 2/5 |.5 - .9| = .04 + .16
+    assert calibration_error(LABELS, CHANCES) == pytest.approx(0.2)
+
+
+def test_the_ends_of_the_bins():
+    bins = reliability([0, 0], [[1.0, 0.0], [0.5, 0.5]], num_bins=2)
+    assert [b.count for b in bins] == [1, 1]
+    assert reliability([0], [[1.0 + 1e-12, 0.0]], num_bins=2)[1].count == 1
+
+
+def test_nothing_and_nan():
+    none = np.zeros((0, 3))
+    assert math.isnan(calibration_error([], none))
+    assert fit_temperature([], none) == 1.0
+    assert cross_fit([], none).shape == (0, 3)
+    broken = [[math.nan, math.nan], *CHANCES]
+    assert calibration_error([0, *LABELS], broken) == pytest.approx(0.2)
+    assert fit_temperature([0, *LABELS], broken) == pytest.approx(fit_temperature(LABELS, CHANCES))
+
+
+def test_a_temperature_divides_the_logits():
+    logits = np.random.default_rng(0).normal(size=(20, 4), scale=3)
+    scaled = apply_temperature(softmax(logits, axis=1), 2.5)
+    assert scaled == pytest.approx(softmax(logits / 2.5, axis=1))
+    assert apply_temperature(CHANCES, 1.0) == pytest.approx(np.array(CHANCES))
+
+
+def test_a_temperature_of_yes_and_no():
+    z = np.array([-3.0, -0.5, 0.2, 4.0])
+    yes = 1 / (1 + np.exp(-z))
+    scaled = apply_temperature(np.stack([1 - yes, yes], axis=1), 3.0)
+    assert scaled[:, 1] == pytest.approx(1 / (1 + np.exp(-z / 3)))
+
+
+@pytest.mark.parametrize("temperature", [LOWEST, 0.3, 1.7, HIGHEST])
+def test_the_class_chosen_never_changes(temperature):
+    generator = np.random.default_rng(1)
+    chances = softmax(generator.normal(size=(500, 5), scale=8), axis=1)
+    near = np.full((5, 5), 0.2)  # each a step of rounding above the others
+    near[np.arange(5), np.arange(5)] = np.nextafter(0.2, 1)
+    exact = np.full((1, 5), 0.2)
+    sure = np.eye(5)
+    for some in (chances, near, exact, sure):
+        scaled = apply_temperature(some, temperature)
+        assert (scaled.argmax(axis=1) == some.argmax(axis=1)).all()
+        assert scaled.sum(axis=1) == pytest.approx(np.ones(len(some)))
+
+
+def test_a_temperature_by_hand():
+    """Of answers that are 90% sure, three in four are right: sigmoid(ln 9 / T) must be 3/4."""
+    chances = np.tile([0.9, 0.1], (4, 1))
+    expected = math.log(9) / math.log(3)
+    assert fit_temperature([0, 0, 0, 1], chances) == pytest.approx(expected)
+    assert apply_temperature(chances, expected)[0] == pytest.approx([0.75, 0.25])
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 7])
+@pytest.mark.parametrize("scale", [0.4, 1.0, 3.0])
+def test_a_temperature_is_the_best_there_is(num_classes, scale):
+    generator = np.random.default_rng(num_classes)
+    logits = generator.normal(size=(400, num_classes))
+    labels = [generator.choice(num_classes, p=p) for p in softmax(logits, axis=1)]
+    logits *= scale
+
+    def loss(log_temperature):
+        logs = log_softmax(logits / math.exp(log_temperature), axis=1)
+        return -logs[np.arange(400), labels].mean()
+
+    best = minimize_scalar(loss, bounds=(-3, 3), method="bounded", options={"xatol": 1e-10})
+    found = fit_temperature(labels, softmax(logits, axis=1))
+    assert found == pytest.approx(math.exp(best.x), rel=1e-5)
+    assert found == pytest.approx(scale, rel=0.35)
+
+
+def test_the_ends_of_temperatures():
+    """Nothing wrong asks for a temperature of 0; all wrong for an infinite one."""
+    chances = np.tile([0.7, 0.3], (6, 1))
+    assert fit_temperature([0] * 6, chances) == pytest.approx(LOWEST)
+    assert fit_temperature([1] * 6, chances) == pytest.approx(HIGHEST)
+    assert fit([0] * 6, chances).at_the_limit
+    assert not fit(LABELS * 4, CHANCES * 4).at_the_limit
+
+
+def test_a_half_is_scored_by_the_other():
+    generator = np.random.default_rng(5)
+    logits = generator.normal(size=(301, 3), scale=4)
+    labels = np.array([generator.choice(3, p=p) for p in softmax(logits / 4, axis=1)])
+    chances = softmax(logits, axis=1)
+    half = halves(301)
+    assert sorted(np.bincount(half)) == [150, 151]
+    scaled = cross_fit(labels, chances)
+    for mine in (0, 1):
+        temperature = fit_temperature(labels[half != mine], chances[half != mine])
+        assert scaled[half == mine] == pytest.approx(
+            apply_temperature(chances[half == mine], temperature)
+        )
+    found = fit(labels, chances)
+    assert found.after["ece"] < found.before["ece"]
+    assert found.after["log_loss"] == pytest.approx(log_loss(labels, scaled))
+    # Fitted on the rows it is measured on, it looks better than it is.
+    flattering = log_loss(labels, apply_temperature(chances, found.temperature))
+    assert flattering < found.after["log_loss"]
+
+
+# --- the file ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path):
+    return shutil.copytree(tiny_run, tmp_path / "run")
+
+
+def calibrate_by_hand(folder, **temperatures):
+    model = load(folder, calibrated=False)
+    one = fit(LABELS, CHANCES)
+    fits = {task: replace(one, temperature=t) for task, t in temperatures.items()}
+    write_calibration(folder, model.identify(), fits)
+
+
+def test_a_predictor_applies_it(run):
+    plain = Predictor.load(run)
+    calibrate_by_hand(run, mood=3.0, same=0.5)
+    assert read_temperatures(run, plain.identify) == {"mood": 3.0, "same": 0.5}
+    scaled = Predictor.load(run)
+    dev = scaled.load_split("dev")
+    for task, temperature in (("mood", 3.0), ("same", 0.5)):
+        before = plain.answer(task, dev[task])
+        after = scaled.answer(task, dev[task])
+        assert after == pytest.approx(apply_temperature(before, temperature))
+        assert (after.argmax(axis=1) == before.argmax(axis=1)).all()
+        assert abs(after - before).max() > 0.01
+    assert (scaled.answer("near", dev["near"]) == plain.answer("near", dev["near"])).all()
+    assert Predictor.load(run, calibrated=False).temperatures == {}
+
+
+def test_an_ensemble_has_its_own(run, tmp_path):
+    other = shutil.copytree(run, tmp_path / "other")
+    folder = make_ensemble([run, other], tmp_path / "both", "mean")
+    calibrate_by_hand(folder, mood=2.0)
+    ensemble = Ensemble.load(folder)
+    dev = ensemble.load_split("dev")
+    plain = Ensemble.load(folder, calibrated=False)
+    expected = apply_temperature(plain.answer("mood", dev["mood"]), 2.0)
+    assert ensemble.answer("mood", dev["mood"]) == pytest.approx(expected)
+    calibrate_by_hand(other, mood=4.0)  # the common answers are others now
+    with pytest.raises(RunError, match="belongs to another model"):
+        Ensemble.load(folder)
+
+
+def test_a_file_of_another_model_is_refused(run):
+    calibrate_by_hand(run, mood=3.0)
+    path = run / "calibration.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"model": "0" * 64}))
+    with pytest.raises(RunError, match=r"another model .* run `plait calibrate .*` again"):
+        Predictor.load(run)
+    for text in ("{", "[]", '{"tasks": {"mood": {}}}'):
+        path.write_text(text)
+        with pytest.raises(RunError, match="is damaged"):
+            Predictor.load(run)
+    for bad in (0, -1, math.inf, math.nan):
+        values["tasks"]["mood"]["temperature"] = bad
+        path.write_text(json.dumps(values))
+        with pytest.raises(RunError, match="a temperature that is none"):
+            Predictor.load(run)
