@@ -24,6 +24,7 @@ LINES = [
     ["registry"],
     ["config"],
     ["data"],
+    ["draft"],
     ["model"],
     ["losses", "schedules", "aggregators", "regularizers", "weighting"],
     ["evaluate"],

@@ -17,6 +17,7 @@ from plait.cli.ensemble import ensemble
 from plait.cli.evaluate import evaluate
 from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
+from plait.cli.new import new
 from plait.cli.plan import plan
 from plait.cli.predict import predict
 from plait.cli.search import search
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 
 app.command(epilog="Example: plait demo")(demo)
+app.command(epilog="Example: plait new mine mood-train.csv mood-dev.csv")(new)
 app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5")(train)
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
