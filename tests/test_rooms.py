@@ -30,6 +30,7 @@ LINES = [
     ["evaluate"],
     ["pretrain"],
     ["training"],
+    ["check"],
     ["predict"],
     ["ensemble", "fewshot"],
     ["runs"],

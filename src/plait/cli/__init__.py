@@ -11,6 +11,7 @@ import typer
 
 from plait import __version__
 from plait.cli.average import average
+from plait.cli.check import check
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
@@ -39,6 +40,7 @@ app = typer.Typer(
 
 app.command(epilog="Example: plait demo")(demo)
 app.command(epilog="Example: plait new mine mood-train.csv mood-dev.csv")(new)
+app.command(epilog="Example: plait check mine/recipe.toml")(check)
 app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5")(train)
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
