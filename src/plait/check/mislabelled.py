@@ -3,8 +3,9 @@
 The encoder stays as it is. Its vectors go into a logistic regression, fitted on four fifths of
 the training rows and asked about the rest, in turn; dev rows are asked about with one fitted on
 all of train. A row is suspect, after Northcutt, Jiang and Chuang 2021 (Confident Learning), if
-another class than its own is at least as probable as it usually is for rows of that class. Of
-scores a ridge regression's error must be unusual. What is said of a row is a reason to look at
+another class than its own is at least as probable as it usually is for rows of that class; more
+strictly than there, it must also be far more probable than its own. Of scores a ridge
+regression's error must be unusual. What is said of a row is a reason to look at
 it, not a proof: the classifier errs too, and says how often.
 """
 
@@ -40,12 +41,15 @@ NUM_FOLDS = 5
 MOST_ROWS = 20_000
 """Training rows of a task that are looked at; of more, as many are drawn."""
 BATCH = 64
-DECAY = 1.0
-"""Weight of half the squared norm of the weights, as scikit-learn's C = 1 has it."""
+DECAYS = (3.0, 30.0, 300.0, 3000.0)
+"""Weights of half the squared norm of the weights (scikit-learn's 1 / C); the best is taken."""
 FEWEST = 30
 """Training rows below which there is no telling."""
-BETTER = 0.1
+BETTER = 0.2
 """Part of the baseline's errors that the classifier must avoid for its word to count."""
+MARGIN = 0.5
+"""What another class must be more probable than a row's own. At 0, with a tenth of the labels
+changed at random, most suspects had their right label; at 0.5 they are few and most are wrong."""
 UNUSUAL = 4.0
 """Robust standard deviations that a score's error must reach."""
 ONE_TEXT = TaskSpec(kind="score", text=("text",))
@@ -115,7 +119,7 @@ class Linear:
         return ((features - self.mean) / self.spread) @ self.weight + self.bias
 
 
-def fit_classes(features: Tensor, labels: Tensor, num_classes: int, decay: float = DECAY) -> Linear:
+def fit_classes(features: Tensor, labels: Tensor, num_classes: int, decay: float) -> Linear:
     """Fit a multinomial logistic regression with an L2 penalty, by L-BFGS."""
     mean, spread = features.mean(0), features.std(0).clamp(min=1e-6)
     inputs = (features - mean) / spread
@@ -165,9 +169,7 @@ def find_suspects(
     rows = np.flatnonzero((confident.max(axis=1) >= 0) & (likely != labels))
     own = probabilities[rows, labels[rows]]
     margin = probabilities[rows, likely[rows]] - own
-    # Of two classes about as probable, the label is as good as the other.
-    sure = margin > 0
-    rows, margin = rows[sure], margin[sure]
+    rows, margin = rows[margin >= MARGIN], margin[margin >= MARGIN]
     rows = rows[np.argsort(-margin, kind="stable")]
     return rows, likely[rows]
 
@@ -215,11 +217,9 @@ def _judge_classes(
     labels = train.labels[kept].astype(np.int64)
     targets, num_classes = torch.from_numpy(labels), len(train.config.labels)
     folds = fold_of(train.prints[kept], seed)
-    probabilities = np.zeros((len(labels), num_classes))
-    for fold in range(NUM_FOLDS):
-        inside = torch.from_numpy(folds != fold)
-        fitted = fit_classes(features[inside], targets[inside], num_classes)
-        probabilities[folds == fold] = fitted(features[~inside]).softmax(1).numpy()
+    answers = {decay: _ask(features, targets, num_classes, folds, decay) for decay in DECAYS}
+    decay = min(answers, key=lambda d: log_loss(labels, answers[d]))
+    probabilities = answers[decay]
     accuracy = float((probabilities.argmax(axis=1) == labels).mean())
     baseline = float(np.bincount(labels).max() / len(labels))
     if 1 - accuracy > (1 - BETTER) * (1 - baseline):
@@ -229,10 +229,32 @@ def _judge_classes(
     known = f"a classifier on the untrained encoder, which has {accuracy:.0%} of rows right"
     yield from _suspects(train, kept, labels, probabilities, thresholds, known)
     if dev is not None and dev_features is not None and dev.labels is not None:
-        fitted = fit_classes(features, targets, num_classes)
-        answers = fitted(dev_features).softmax(1).numpy()
+        fitted = fit_classes(features, targets, num_classes, decay)
+        told = fitted(dev_features).softmax(1).numpy()
         own = dev.labels.astype(np.int64)
-        yield from _suspects(dev, np.arange(len(dev)), own, answers, thresholds, known)
+        yield from _suspects(dev, np.arange(len(dev)), own, told, thresholds, known)
+
+
+def _ask(
+    features: Tensor,
+    targets: Tensor,
+    num_classes: int,
+    folds: npt.NDArray[np.int64],
+    decay: float,
+) -> Floats:
+    """Return each row's probabilities, [rows, classes], from a fit on the other folds."""
+    probabilities = np.zeros((len(targets), num_classes))
+    for fold in range(NUM_FOLDS):
+        inside = torch.from_numpy(folds != fold)
+        fitted = fit_classes(features[inside], targets[inside], num_classes, decay)
+        probabilities[folds == fold] = fitted(features[~inside]).softmax(1).numpy()
+    return probabilities
+
+
+def log_loss(labels: npt.NDArray[np.int64], probabilities: Floats) -> float:
+    """Return the mean of -log of what each row's own label was given."""
+    own = probabilities[np.arange(len(labels)), labels]
+    return float(-np.log(np.maximum(own, 1e-12)).mean())
 
 
 def _suspects(

@@ -25,7 +25,7 @@ _MAIL = re.compile(
     r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])"
 )
 _PHONE = re.compile(
-    r"(?<![\w.,+/-])(?:"
+    r"(?<![\w.,+/-])(?<!\d )(?:"
     r"(?:\+|00)[1-9]\d{0,2}[ .-]?(?:\(0?\d{1,4}\)[ .-]?)?\d{2,4}(?:[ .-]?\d{2,4}){1,4}"
     r"|(?:\+?1[ .-]?)?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[.-]\d{4}"
     r")(?![\w-]|[.,]\d)"
@@ -35,7 +35,7 @@ _IBAN = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4
 _IP4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
 _IP6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
 _STREET = re.compile(
-    r"(?<![\w.,-])\d{1,5}[A-Za-z]? (?:[NSEW]\.? )?(?:[A-Z][a-z]+ ){1,3}"
+    r"(?<![\w.,-])\d{1,5}[A-Za-z]? (?:[NSEW]\.? )?(?!The )(?:[A-Z][a-z]+ ){1,3}"
     r"(?:Street|Avenue|Road|Boulevard|Lane|Drive|Court|Terrace|St\.|Ave\.|Rd\.|Blvd\.)(?!\w)"
     r"|(?<!\w)[A-ZÄÖÜ][a-zäöüß]+(?:straße|strasse|weg|gasse|allee|platz) \d{1,4}[a-z]?(?!\w)"
 )
@@ -98,7 +98,7 @@ def _is_free(match: re.Match[str], taken: list[tuple[int, int]]) -> bool:
 def _is_card(text: str) -> bool:
     """Check the length and the check digit (Luhn, ISO/IEC 7812)."""
     digits = [int(c) for c in text if c.isdigit()]
-    if not 13 <= len(digits) <= 19 or len(set(digits)) < 3:
+    if not 13 <= len(digits) <= 19 or len(set(digits)) < 2:
         return False
     doubled = [sum(divmod(2 * d, 10)) for d in digits[-2::-2]]
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
