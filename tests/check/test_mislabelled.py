@@ -75,11 +75,11 @@ def test_labels_that_were_swapped_are_found(write_recipe, found):
     rows = [
         [f"the {t} was {w} .", mood] for mood, own in WORDS.items() for w in own for t in THINGS
     ]
-    wrong = [3, 17, 44, 71]
+    wrong = [3, 17, 45, 71]
     for row in wrong:
         rows[row][1] = "bad" if rows[row][1] == "good" else "good"
     train = "\n".join(["id,text,label", *(f"{i},{t},{label}" for i, (t, label) in enumerate(rows))])
-    dev = "id,text,label\n1,a film was superb .,good\n2,a film was awful .,good\n"
+    dev = "id,text,label\n1,the film was superb .,good\n2,the walk was awful .,good\n"
     report = check_recipe(write_recipe(train, dev), mislabelled=True)
     finding = found(report, "mislabelled")
     lines = {place.line - 2 for place in finding.places}
