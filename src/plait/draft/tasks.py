@@ -332,6 +332,9 @@ def _warn(draft: TaskDraft) -> None:
     if draft.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in draft.skipped.items())
         notes.append(f"rows that cannot be used are skipped: {reasons}")
+    if draft.label.strays:
+        shown = ", ".join(repr(value[:20]) for value in draft.label.strays[:5])
+        notes.append(f"among the labels, which are numbers, are others: {shown}")
     if num_rows < FEW_ROWS:
         notes.append(f"{num_rows} training rows are few: scores will vary much from run to run")
     empty = [draft.config.labels[i] for i, count in enumerate(draft.classes) if count == 0]
