@@ -48,8 +48,9 @@ FEWEST = 30
 BETTER = 0.2
 """Part of the baseline's errors that the classifier must avoid for its word to count."""
 MARGIN = 0.5
-"""What another class must be more probable than a row's own. At 0, with a tenth of the labels
-changed at random, most suspects had their right label; at 0.5 they are few and most are wrong."""
+"""What another class must be more probable than a row's own. Without it, with a tenth of the
+labels changed at random, most suspects had their right label; with it they are fewer, and how many
+of them are wrong still varies much from task to task."""
 UNUSUAL = 4.0
 """Robust standard deviations that a score's error must reach."""
 ONE_TEXT = TaskSpec(kind="score", text=("text",))
