@@ -15,6 +15,8 @@ from plait.errors import DeviceMemoryError, DiskFullError, Interrupted, RecipeEr
 
 COMMANDS = [
     "demo",
+    "new",
+    "check",
     "train",
     "plan",
     "search",

@@ -18,6 +18,7 @@ from plait.registry import FAMILIES
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 OWN_PART = ROOT / "docs" / "how-to" / "own-part.md"
+OWN_DATA = ROOT / "docs" / "how-to" / "own-data.md"
 FOLLOW = ROOT / "docs" / "how-to" / "follow-a-run.md"
 
 
@@ -83,6 +84,26 @@ def test_the_tutorial_with_the_packaged_encoder(capsys):
     Walk(capsys, None).run(TUTORIAL)
     scores = plait.load("runs/shop").evaluate("dev")
     assert scores.primary["topic"] > 0.5  # chance is .333
+
+
+def test_bringing_your_own_data(walk, capsys):
+    """The page's example: its file, its command with what it shows, its Python."""
+    begun = False
+    for block in read_blocks(OWN_DATA):
+        if block.file:
+            Path(block.file).write_text(block.text, encoding="utf-8")
+            begun = True
+        elif begun and block.language == "console":
+            (command,) = plait_commands(block)
+            with pytest.raises(SystemExit) as ended:
+                main(list(command.words))
+            said = capsys.readouterr()
+            assert ended.value.code == 0, said.err
+            assert said.out == command.shown
+            break
+    code = read_blocks(OWN_DATA, "python")[-1]
+    exec(compile(code.text, str(code), "exec"), {})
+    assert Path("from-python/recipe.toml").exists()
 
 
 def test_parts_of_your_own(walk):

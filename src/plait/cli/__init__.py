@@ -13,6 +13,7 @@ from plait import __version__
 from plait.cli.audit import audit
 from plait.cli.average import average
 from plait.cli.calibrate import calibrate
+from plait.cli.check import check
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
@@ -20,6 +21,7 @@ from plait.cli.evaluate import evaluate
 from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
 from plait.cli.mistakes import mistakes
+from plait.cli.new import new
 from plait.cli.plan import plan
 from plait.cli.predict import predict
 from plait.cli.report import report
@@ -43,6 +45,8 @@ app = typer.Typer(
 )
 
 app.command(epilog="Example: plait demo")(demo)
+app.command(epilog="Example: plait new mine mood-train.csv mood-dev.csv")(new)
+app.command(epilog="Example: plait check mine/recipe.toml")(check)
 app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5")(train)
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog="Example: plait mistakes runs/demo --task sentiment --csv wrong.csv")(mistakes)

@@ -1,0 +1,95 @@
+"""Rows that say the same become findings: doubles, contradictions, rows in two splits.
+
+The same are texts that differ in case, punctuation and spacing alone, and pairs in either
+order: plait.data's fingerprints, by which training notes what train and dev share.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plait.check.findings import num_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plait.check.findings import Finding
+    from plait.check.rows import SplitRows
+
+APART = 0.2
+"""Part of a score's range that two scores of one text may differ by."""
+
+
+def check_duplicates(rows: SplitRows) -> Iterator[Finding]:
+    """Tell of texts that stand there more than once, by whether their labels agree."""
+    agreeing: list[int] = []
+    contradicting: list[int] = []
+    num_contradicted = 0
+    for group in _groups(rows):
+        if _contradict(rows, group):
+            contradicting += group
+            num_contradicted += 1
+        else:
+            agreeing += group[1:]
+    if contradicting:
+        details = [f"label {rows.name_label(row)}" for row in contradicting]
+        texts = "text has" if num_contradicted == 1 else "texts have"
+        yield rows.finding(
+            "contradictions",
+            "warning",
+            f"{num_contradicted:,} {texts} different labels in {num_rows(len(contradicting))}",
+            "decide on one label for each, or take them out",
+            contradicting,
+            details,
+        )
+    agreeing.sort()
+    if agreeing:
+        stand = "stands" if len(agreeing) == 1 else "stand"
+        yield rows.finding(
+            "duplicates",
+            "note",
+            f"{num_rows(len(agreeing))} {stand} there before, in the same words",
+            "leave them out unless they should count more than once",
+            agreeing,
+        )
+
+
+def check_overlap(first: SplitRows, second: SplitRows) -> Iterator[Finding]:
+    """Tell of rows of the second split (dev, test) that the first (train) has, too."""
+    shared = np.flatnonzero(np.isin(second.prints, first.prints))
+    if len(shared) == 0:
+        return
+    known, where = np.unique(first.prints, return_index=True)
+    twins = where[np.searchsorted(known, second.prints[shared])]
+    details = [f"as line {place.line} of {place.file}" for place in first.places(twins)]
+    share = len(shared) / len(second)
+    yield second.finding(
+        "overlap",
+        "warning",
+        f"{num_rows(len(shared))} ({share:.1%}) {'is' if len(shared) == 1 else 'are'} in "
+        f"{first.split} as well, so {second.split} scores are flattered",
+        f"take them out of {first.split}",
+        shared,
+        details,
+    )
+
+
+def _groups(rows: SplitRows) -> Iterator[list[int]]:
+    """Give the rows of every text that stands there more than once, in order."""
+    order = np.argsort(rows.prints, kind="stable")
+    ends = np.flatnonzero(np.diff(rows.prints[order])) + 1
+    several = [group for group in np.split(order, ends) if len(group) > 1]
+    for group in sorted(several, key=lambda group: int(group[0])):
+        yield group.tolist()
+
+
+def _contradict(rows: SplitRows, group: list[int]) -> bool:
+    if rows.labels is None:
+        return False
+    labels = rows.labels[group]
+    if rows.config.kind == "score":
+        low, high = rows.config.range
+        return bool(np.ptp(labels) > APART * (high - low))
+    return bool((labels != labels[0]).any())

@@ -1,0 +1,350 @@
+"""Rows become suspects: those whose label a simple classifier, which never saw them, denies.
+
+The encoder stays as it is. Its vectors go into a logistic regression, fitted on four fifths of
+the training rows and asked about the rest, in turn; dev rows are asked about with one fitted on
+all of train. A row is suspect, after Northcutt, Jiang and Chuang 2021 (Confident Learning), if
+another class than its own is at least as probable as it usually is for rows of that class; more
+strictly than there, it must also be far more probable than its own. Of scores a ridge
+regression's error must be unusual. What is said of a row is a reason to look at
+it, not a proof: the classifier errs too, and says how often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from plait.check.findings import num_rows
+from plait.data import Dataset, Tokenizer, iterate
+from plait.model.encoder import load_encoder, pool
+from plait.model.sources import find_encoder
+from plait.training.build import choose_device
+from plait.types import TaskSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    from torch import Tensor
+
+    from plait.check.findings import Finding
+    from plait.check.rows import Progress, SplitRows
+    from plait.config import RunConfig
+
+    Floats = npt.NDArray[np.float64]
+
+NUM_FOLDS = 5
+MOST_ROWS = 20_000
+"""Training rows of a task that are looked at; of more, as many are drawn."""
+BATCH = 64
+DECAYS = (3.0, 30.0, 300.0, 3000.0)
+"""Weights of half the squared norm of the weights (scikit-learn's 1 / C); the best is taken."""
+FEWEST = 30
+"""Training rows below which there is no telling."""
+BETTER = 0.2
+"""Part of the baseline's errors that the classifier must avoid for its word to count."""
+MARGIN = 0.5
+"""What another class must be more probable than a row's own. Without it, with a tenth of the
+labels changed at random, most suspects had their right label; with it they are fewer, and how many
+of them are wrong still varies much from task to task."""
+UNUSUAL = 4.0
+"""Robust standard deviations that a score's error must reach."""
+ONE_TEXT = TaskSpec(kind="score", text=("text",))
+
+
+class Embedder:
+    """Texts become vectors of the recipe's encoder, untrained."""
+
+    def __init__(self, config: RunConfig):
+        settings = config.encoder
+        files = find_encoder(settings.source, revision=settings.revision, sha256=settings.sha256)
+        self.device = choose_device(config.device)
+        encoder = load_encoder(files, architecture=settings.architecture)
+        self.encoder = encoder.to(self.device).eval()
+        self.tokenizer = Tokenizer.from_file(files.tokenizer)
+        self.max_length, self.pooling = settings.max_length, settings.pooling
+
+    def features(
+        self, rows: Sequence[tuple[str, ...]], what: str, progress: Progress | None
+    ) -> Tensor:
+        """Return a vector for each row: a text's, or how the vectors of a pair differ and agree.
+
+        A frozen encoder has not learnt to compare two texts in one input, so they go apart.
+        """
+        distinct = list(dict.fromkeys(text for row in rows for text in row))
+        vectors = self._embed(distinct, what, progress)
+        place = {text: i for i, text in enumerate(distinct)}
+        columns = [vectors[[place[text] for text in column]] for column in zip(*rows, strict=True)]
+        if len(columns) == 1:
+            return columns[0]
+        first, second = (F.normalize(column, dim=1) for column in columns)
+        return torch.cat([(first - second).abs(), first * second], dim=1)
+
+    def _embed(self, texts: Sequence[str], what: str, progress: Progress | None) -> Tensor:
+        dataset = Dataset.from_texts([(text,) for text in texts], self.tokenizer, self.max_length)
+        layout, done, found = self.tokenizer.layout, 0, None
+        with torch.inference_mode():
+            for rows, batch in iterate(
+                dataset, BATCH, ONE_TEXT, layout, max_length=self.max_length
+            ):
+                tokens = batch.to(self.device).tokens
+                pooled = pool(self.encoder(tokens), tokens.mask, self.pooling).double().cpu()
+                found = (
+                    torch.zeros(len(texts), pooled.shape[1], dtype=torch.double)
+                    if found is None
+                    else found
+                )
+                found[rows] = pooled
+                done += len(rows)
+                if progress is not None:
+                    progress(f"encoding {what}", done, len(texts))
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A linear map of standardised features."""
+
+    mean: Tensor
+    spread: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Return the outputs for rows of features."""
+        return ((features - self.mean) / self.spread) @ self.weight + self.bias
+
+
+def fit_classes(features: Tensor, labels: Tensor, num_classes: int, decay: float) -> Linear:
+    """Fit a multinomial logistic regression with an L2 penalty, by L-BFGS."""
+    mean, spread = features.mean(0), features.std(0).clamp(min=1e-6)
+    inputs = (features - mean) / spread
+    weight = torch.zeros(features.shape[1], num_classes, dtype=torch.double, requires_grad=True)
+    bias = torch.zeros(num_classes, dtype=torch.double, requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [weight, bias], max_iter=200, tolerance_grad=1e-6, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(inputs @ weight + bias, labels, reduction="sum")
+        loss = (loss + decay / 2 * weight.square().sum()) / len(labels)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return Linear(mean, spread, weight.detach(), bias.detach())
+
+
+def fit_scores(features: Tensor, scores: Tensor, decay: float) -> Linear:
+    """Fit a ridge regression in closed form."""
+    mean, spread = features.mean(0), features.std(0).clamp(min=1e-6)
+    inputs = (features - mean) / spread
+    gram = inputs.T @ inputs + decay * torch.eye(inputs.shape[1], dtype=torch.double)
+    weight = torch.linalg.solve(gram, inputs.T @ (scores - scores.mean()))
+    return Linear(mean, spread, weight, scores.mean())
+
+
+def fold_of(prints: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.int64]:
+    """Deal rows into folds, those that say the same into one."""
+    _, group = np.unique(prints, return_inverse=True)
+    order = np.random.default_rng(seed).permutation(int(group.max()) + 1)
+    folds: npt.NDArray[np.int64] = order[group] % NUM_FOLDS
+    return folds
+
+
+def find_suspects(
+    labels: npt.NDArray[np.int64], probabilities: Floats, thresholds: Floats
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return suspect rows, the most suspect first, and the class that each is likely to be.
+
+    `thresholds` has for each class its mean probability over rows labelled with it.
+    """
+    confident = np.where(probabilities >= thresholds, probabilities, -1.0)
+    likely = confident.argmax(axis=1)
+    rows = np.flatnonzero((confident.max(axis=1) >= 0) & (likely != labels))
+    own = probabilities[rows, labels[rows]]
+    margin = probabilities[rows, likely[rows]] - own
+    rows, margin = rows[margin >= MARGIN], margin[margin >= MARGIN]
+    rows = rows[np.argsort(-margin, kind="stable")]
+    return rows, likely[rows]
+
+
+def thresholds_of(labels: npt.NDArray[np.int64], probabilities: Floats) -> Floats:
+    """Return each class's mean probability over rows labelled with it; 1 where there are none."""
+    num_classes = probabilities.shape[1]
+    return np.array(
+        [
+            probabilities[labels == c, c].mean() if (labels == c).any() else 1.0
+            for c in range(num_classes)
+        ]
+    )
+
+
+def check_mislabelled(
+    splits: Sequence[SplitRows], embedder: Embedder, seed: int, progress: Progress | None = None
+) -> Iterator[Finding]:
+    """Tell of rows of a task's train and dev that are likely to have a wrong label."""
+    labelled = {rows.split: rows for rows in splits if rows.labels is not None}
+    train = labelled.get("train")
+    if train is None or train.labels is None or train.labels.ndim != 1:
+        return
+    if len(train) < FEWEST or len(np.unique(train.labels)) < 2:
+        return
+    kept = np.arange(len(train))
+    if len(train) > MOST_ROWS:
+        kept = np.sort(np.random.default_rng(seed).choice(len(train), MOST_ROWS, replace=False))
+    judge = _judge_scores if train.config.kind == "score" else _judge_classes
+    features = embedder.features([train.texts[i] for i in kept], f"{train.task} train", progress)
+    dev = labelled.get("dev")
+    others = None if dev is None else embedder.features(dev.texts, f"{train.task} dev", progress)
+    yield from judge(train, kept, features, dev, others, seed)
+
+
+def _judge_classes(
+    train: SplitRows,
+    kept: npt.NDArray[np.int64],
+    features: Tensor,
+    dev: SplitRows | None,
+    dev_features: Tensor | None,
+    seed: int,
+) -> Iterator[Finding]:
+    assert train.labels is not None
+    labels = train.labels[kept].astype(np.int64)
+    targets, num_classes = torch.from_numpy(labels), len(train.config.labels)
+    folds = fold_of(train.prints[kept], seed)
+    answers = {decay: _ask(features, targets, num_classes, folds, decay) for decay in DECAYS}
+    decay = min(answers, key=lambda d: log_loss(labels, answers[d]))
+    probabilities = answers[decay]
+    accuracy = float((probabilities.argmax(axis=1) == labels).mean())
+    baseline = float(np.bincount(labels).max() / len(labels))
+    if 1 - accuracy > (1 - BETTER) * (1 - baseline):
+        yield _no_word(train, f"{accuracy:.0%} of rows right, the largest class has {baseline:.0%}")
+        return
+    thresholds = thresholds_of(labels, probabilities)
+    known = f"a classifier on the untrained encoder, which has {accuracy:.0%} of rows right"
+    yield from _suspects(train, kept, labels, probabilities, thresholds, known)
+    if dev is not None and dev_features is not None and dev.labels is not None:
+        fitted = fit_classes(features, targets, num_classes, decay)
+        told = fitted(dev_features).softmax(1).numpy()
+        own = dev.labels.astype(np.int64)
+        yield from _suspects(dev, np.arange(len(dev)), own, told, thresholds, known)
+
+
+def _ask(
+    features: Tensor,
+    targets: Tensor,
+    num_classes: int,
+    folds: npt.NDArray[np.int64],
+    decay: float,
+) -> Floats:
+    """Return each row's probabilities, [rows, classes], from a fit on the other folds."""
+    probabilities = np.zeros((len(targets), num_classes))
+    for fold in range(NUM_FOLDS):
+        inside = torch.from_numpy(folds != fold)
+        fitted = fit_classes(features[inside], targets[inside], num_classes, decay)
+        probabilities[folds == fold] = fitted(features[~inside]).softmax(1).numpy()
+    return probabilities
+
+
+def log_loss(labels: npt.NDArray[np.int64], probabilities: Floats) -> float:
+    """Return the mean of -log of what each row's own label was given."""
+    own = probabilities[np.arange(len(labels)), labels]
+    return float(-np.log(np.maximum(own, 1e-12)).mean())
+
+
+def _suspects(
+    rows: SplitRows,
+    kept: npt.NDArray[np.int64],
+    labels: npt.NDArray[np.int64],
+    probabilities: Floats,
+    thresholds: Floats,
+    known: str,
+) -> Iterator[Finding]:
+    found, likely = find_suspects(labels, probabilities, thresholds)
+    if len(found) == 0:
+        return
+    names = rows.config.labels
+    details = [
+        f"labelled {names[labels[row]]} ({probabilities[row, labels[row]]:.0%}), "
+        f"rather {names[other]} ({probabilities[row, other]:.0%})"
+        for row, other in zip(found, likely, strict=True)
+    ]
+    yield rows.finding(
+        "mislabelled", "note", _sentence(len(found), len(kept), known), ADVICE, kept[found], details
+    )
+
+
+ADVICE = "look at the first ones: they are sorted by how sure it is; it errs, so change none unseen"
+
+
+def _sentence(count: int, total: int, known: str) -> str:
+    are = "is" if count == 1 else "are"
+    return f"{num_rows(count)} of {total:,} {are} likely to be mislabelled by the word of {known}"
+
+
+def _no_word(rows: SplitRows, why: str) -> Finding:
+    return rows.finding(
+        "mislabelled",
+        "note",
+        f"the untrained encoder cannot tell the labels apart ({why}), so no row is suspected",
+        "train first; rows that a good model gets wrong are worth a look",
+    )
+
+
+def _judge_scores(
+    train: SplitRows,
+    kept: npt.NDArray[np.int64],
+    features: Tensor,
+    dev: SplitRows | None,
+    dev_features: Tensor | None,
+    seed: int,
+) -> Iterator[Finding]:
+    assert train.labels is not None
+    scores = torch.from_numpy(train.labels[kept])
+    folds = fold_of(train.prints[kept], seed)
+    decay = float(features.shape[1])  # as strong as the data where there are few rows a feature
+    answers = torch.zeros_like(scores)
+    for fold in range(NUM_FOLDS):
+        inside = torch.from_numpy(folds != fold)
+        answers[~inside] = fit_scores(features[inside], scores[inside], decay)(features[~inside])
+    correlation = float(torch.corrcoef(torch.stack([answers, scores]))[0, 1])
+    if not correlation > 0.3:
+        yield _no_word(train, f"correlation {correlation:.2f} with the scores")
+        return
+    errors = (scores - answers).numpy()
+    centre = float(np.median(errors))
+    spread = 1.4826 * float(np.median(np.abs(errors - centre)))  # of a normal distribution
+    known = f"a regression on the untrained encoder, which correlates to {correlation:.2f}"
+    yield from _unusual(train, kept, scores.numpy(), answers.numpy(), centre, spread, known)
+    if dev is not None and dev_features is not None and dev.labels is not None:
+        told = fit_scores(features, scores, decay)(dev_features).numpy()
+        yield from _unusual(dev, np.arange(len(dev)), dev.labels, told, centre, spread, known)
+
+
+def _unusual(
+    rows: SplitRows,
+    kept: npt.NDArray[np.int64],
+    scores: Floats,
+    answers: Floats,
+    centre: float,
+    spread: float,
+    known: str,
+) -> Iterator[Finding]:
+    low, high = rows.config.range
+    off = np.abs(scores - np.clip(answers, low, high) - centre)
+    found = np.flatnonzero(off > max(UNUSUAL * spread, 0.25 * (high - low)))
+    found = found[np.argsort(-off[found], kind="stable")]
+    if len(found) == 0:
+        return
+    details = [
+        f"scored {scores[row]:g}, rather {np.clip(answers[row], low, high):.1f}" for row in found
+    ]
+    yield rows.finding(
+        "mislabelled", "note", _sentence(len(found), len(kept), known), ADVICE, kept[found], details
+    )

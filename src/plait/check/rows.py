@@ -1,0 +1,229 @@
+"""A split of a task becomes rows with their places in files, read as training reads them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plait.check.findings import Finding, Place, num_rows
+from plait.data import find_file, find_root, open_source
+from plait.data.fingerprints import fingerprint
+from plait.data.split import Split
+from plait.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from plait.check.findings import Level
+    from plait.config import RunConfig, TaskConfig
+    from plait.data import FileReport, SplitName
+    from plait.data.source import Source
+
+    Progress = Callable[[str, int, int], None]
+    """Called with what is under way, how much of it is done and how much there is."""
+
+SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class SplitRows:
+    """The rows of one split that can be used."""
+
+    task: str
+    split: SplitName
+    config: TaskConfig
+    texts: list[tuple[str, ...]]
+    labels: npt.NDArray[np.float64] | None
+    """[rows], or [rows, labels] where a row has several; None if unlabelled."""
+    prints: npt.NDArray[np.uint64]
+    """Equal for rows that differ in case, punctuation, spacing or the order of a pair alone."""
+    files: npt.NDArray[np.int64]
+    """[rows]: which of the sources a row is from."""
+    numbers: npt.NDArray[np.int64]
+    """[rows]: the row's number there, from 0."""
+    sources: tuple[Source, ...]
+    reports: tuple[FileReport, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def places(
+        self, rows: Sequence[int] | npt.NDArray[np.int64], details: Sequence[str] = ()
+    ) -> tuple[Place, ...]:
+        """Return where rows are, in the order given, each with its detail."""
+        found: dict[int, int] = {}
+        chosen = [int(row) for row in rows]
+        for index, source in enumerate(self.sources):
+            here = [row for row in chosen if self.files[row] == index]
+            lines = source.lines([int(self.numbers[row]) for row in here]) if here else []
+            found |= dict(zip(here, lines, strict=True))
+        return tuple(
+            Place(
+                str(self.sources[self.files[row]].path),
+                found[row],
+                details[i] if details else "",
+                " | ".join(self.texts[row]),
+            )
+            for i, row in enumerate(chosen)
+        )
+
+    def finding(
+        self,
+        check: str,
+        level: Level,
+        sentence: str,
+        advice: str = "",
+        rows: Sequence[int] | npt.NDArray[np.int64] = (),
+        details: Sequence[str] = (),
+    ) -> Finding:
+        """Make a finding about rows of this split."""
+        places = self.places(rows, details) if len(rows) else ()
+        return Finding(check, level, self.task, self.split, sentence, advice, len(rows), places)
+
+    def name_label(self, row: int) -> str:
+        """Write a row's label as a reader would."""
+        assert self.labels is not None
+        value = self.labels[row]
+        names = self.config.labels
+        if np.ndim(value):
+            return "+".join(name for name, has in zip(names, value, strict=True) if has) or "none"
+        return f"{float(value):g}" if self.config.kind == "score" else names[int(value)]
+
+
+def read_splits(
+    config: RunConfig, data: str | None, progress: Progress | None = None
+) -> Iterator[SplitRows | Finding]:
+    """Read every split of every task; what cannot be read becomes a finding."""
+    root = find_root(config.data, data)
+    fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
+    for name, task in config.tasks.items():
+        for split in SPLITS:
+            source: SplitName = "train" if fold and split == "dev" else split
+            if not getattr(task, source):
+                if split != "test":
+                    yield _no_files(name, split)
+                continue
+            try:
+                # Ids give way to row numbers, and nothing is added to the rows of the files.
+                bare = task.model_copy(
+                    update={"id": None, "augment": ()}
+                    | {s: _without_ids(getattr(task, s)) for s in SPLITS}
+                )
+                labelled = split != "test" or _has_labels(task, root, config.data.hint)
+                reading = Split(
+                    name, bare, split, root, "skip", config.seed, labelled, config.data.hint, fold
+                )
+                reading.bad_rows = "skip" if labelled else "error"
+                yield from _read(reading, config, progress)
+            except UsageError as error:
+                if split == "test":
+                    told = "training goes on without it"
+                    yield Finding("files", "warning", name, split, str(error), told)
+                else:
+                    yield Finding("files", "stop", name, split, str(error))
+
+
+def _no_files(task: str, split: SplitName) -> Finding:
+    if split == "train":
+        return Finding(
+            "files", "stop", task, split, "there are no training files", "name some under train"
+        )
+    return Finding(
+        "files",
+        "warning",
+        task,
+        split,
+        "there are no dev files, so no score tells which checkpoint is best",
+        "hold some rows out, or set data.folds",
+    )
+
+
+def _without_ids(files: Any) -> Any:
+    return tuple(file.model_copy(update={"id": ""}) for file in files)
+
+
+def _has_labels(task: TaskConfig, root: Any, hint: str) -> bool:
+    """Say whether every test file has the label's column, with something in it."""
+    for file in task.test:
+        path = find_file(file.path, root, hint)
+        source = open_source(path, separator=file.separator, quoting=file.quoting)
+        label = file.label or task.label
+        if label not in source.names():
+            return False
+    return True
+
+
+def _read(
+    reading: Split, config: RunConfig, progress: Progress | None
+) -> Iterator[SplitRows | Finding]:
+    texts: list[tuple[str, ...]] = []
+    labels, prints, files, numbers = [], [], [], []
+    what = f"{reading.task_name} {reading.split}"
+    told = None if progress is None else lambda _, done, total: progress(what, done, total)
+    for rows in reading.rows(told):
+        # A file's report comes when it is through, so their number says which file this is.
+        files.append(np.full(len(rows), len(reading.reports)))
+        numbers.append(np.array(rows.ids.to_pylist(), np.int64))
+        texts += zip(*(column.to_pylist() for column in rows.texts), strict=True)
+        prints.append(fingerprint(rows.texts))
+        labels.append(rows.labels)
+    sources = tuple(
+        open_source(file.path, separator=file.config.separator, quoting=file.config.quoting)
+        for file in reading.files
+    )
+    given = [some for some in labels if some is not None]
+    found = SplitRows(
+        reading.task_name,
+        reading.split,
+        reading.task,
+        texts,
+        np.concatenate(given) if given else None,
+        np.concatenate(prints),
+        np.concatenate(files),
+        np.concatenate(numbers),
+        sources,
+        tuple(reading.reports),
+    )
+    yield found
+    yield from _bad_rows(reading, found, reading.task.bad_rows or config.data.bad_rows)
+
+
+def _bad_rows(reading: Split, found: SplitRows, policy: str) -> Iterator[Finding]:
+    """Tell of rows that fail a check of plait.data's: they stop training, or are skipped."""
+    for index, report in enumerate(found.reports):
+        if not report.skipped:
+            continue
+        total = sum(report.skipped.values())
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in report.skipped.items())
+        stops = policy == "error" and reading.split != "test"
+        yield Finding(
+            "bad rows",
+            "stop" if stops else "note",
+            found.task,
+            found.split,
+            f"{num_rows(total)} cannot be used ({reasons}); the first: {report.first}",
+            'mend them, or set bad_rows = "skip"' if stops else "they are skipped",
+            total,
+            _bad_places(reading, found, index, report),
+        )
+
+
+def _bad_places(
+    reading: Split, found: SplitRows, index: int, report: FileReport
+) -> tuple[Place, ...]:
+    source, path = found.sources[index], str(found.sources[index].path)
+    file = reading.files[index]
+    drawn = Counter(found.files.tolist())[index] != report.rows
+    if drawn:  # rows that were not drawn are not bad: the report alone knows the bad ones
+        return tuple(Place(path, int(place.split()[-1])) for place in report.places)
+    good = set(found.numbers[found.files == index].tolist())
+    numbers: list[int] = []
+    for chunk in source.chunks(file.columns):
+        numbers += [*chunk.numbers.tolist(), *(row.number for row in chunk.bad)]
+    bad = sorted(number for number in numbers if number not in good)
+    return tuple(Place(path, line) for line in source.lines(bad))

@@ -1,0 +1,333 @@
+"""A file becomes columns to look at: its encoding, separator, quoting and header are found out.
+
+Reading is plait.data's. What that does not read as it stands, text that is not UTF-8 or has no
+header line, is first copied into a form that it does.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import lzma
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import pyarrow.compute as pc
+
+from plait.data import Columns, open_source
+from plait.data.source import plain_text
+from plait.draft.words import COLUMN_WORDS, is_number, words_of
+from plait.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plait.data.source import Source
+
+NUM_LOOKED = 2000
+"""Rows by which columns are told apart; labels are counted over all rows."""
+
+NUM_SNIFFED = 1 << 20
+"""Bytes by which the encoding and the separator are told."""
+
+MISSING = frozenset({"", "nan", "n/a", "null"})
+"""Ways to write that a value is not there, in small letters; 'none' may well be a class."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The first values of a column, as written, and what they are like."""
+
+    name: str
+    values: tuple[str, ...]
+    """Without space around them; empty where missing."""
+
+    @cached_property
+    def filled(self) -> list[str]:
+        """Values that are there."""
+        return [value for value in self.values if value]
+
+    @cached_property
+    def distinct(self) -> int:
+        """How many different values there are."""
+        return len(set(self.filled))
+
+    @cached_property
+    def mean_words(self) -> float:
+        """Words of a value, on average."""
+        return sum(len(value.split()) for value in self.filled) / max(len(self.filled), 1)
+
+    @cached_property
+    def is_number(self) -> bool:
+        """Whether nearly all of it is numbers."""
+        numbers = sum(map(is_number, self.filled))
+        return bool(self.filled) and numbers >= 0.95 * len(self.filled)
+
+    @cached_property
+    def is_unique(self) -> bool:
+        """Whether every row has a value of its own."""
+        return 0 < len(self.values) == self.distinct
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file wants to be read, where it is not told."""
+
+    separator: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+
+
+@dataclass(frozen=True)
+class LookedAt:
+    """A data file and what was found out about it."""
+
+    given: Path
+    """The user's file."""
+    path: Path
+    """What is read: the same, or a copy that can be."""
+    separator: str | None
+    """None where plait.data tells it by itself."""
+    quoting: bool
+    columns: dict[str, Column]
+    notes: list[str] = field(default_factory=list)
+    """What had to be done to read it."""
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether a copy is read."""
+        return self.path != self.given
+
+    def source(self) -> Source:
+        """Open it."""
+        return open_source(self.path, separator=self.separator, quoting=self.quoting)
+
+    def count_values(self, column: str) -> dict[str, int]:
+        """Count every value of a column, as written, over all rows."""
+        counts: dict[str, int] = {}
+        for chunk in self.source().chunks(pick(label=column)):
+            for entry in pc.value_counts(chunk.columns[0]).to_pylist():
+                value = _as_written(entry["values"])
+                counts[value] = counts.get(value, 0) + entry["counts"]
+        return counts
+
+
+def pick(text: tuple[str, ...] = (), label: str | None = None, id: str | None = None) -> Columns:
+    """Name columns to read; one of any type is read as a label is."""
+    return Columns(text, label, id)
+
+
+def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
+    """Find out how a file is read and what its columns hold; copies go into `scratch`."""
+    if not path.is_file():
+        what = "is a folder, not a file" if path.is_dir() else "is not there"
+        raise DataError(what, path=path)
+    kind = _kind_of(path)
+    if kind == "parquet":
+        columns, notes = _read_columns(open_source(path))
+        return LookedAt(path, path, None, True, columns, notes)
+    sample = _read_start(path)
+    if not sample.strip():
+        raise DataError("the file is empty", path=path)
+    encoding = reading.encoding or _guess_encoding(sample)
+    notes = [] if encoding == "utf-8" else [f"read as {encoding}: it is not UTF-8"]
+    text = _decode(sample, encoding, path)
+    if kind == "jsonl":
+        copied = path if encoding == "utf-8" else _copy(path, scratch, encoding, "")
+        columns, more = _read_columns(open_source(copied))
+        return LookedAt(path, copied, None, True, columns, notes + more)
+    separator = reading.separator or _guess_separator(text)
+    quoting = _guess_quoting(text, separator)
+    if not quoting:
+        notes.append("quotes are ordinary characters: they do not enclose fields")
+    first = next(_split_rows(text, separator, quoting), [])
+    has_header = reading.header
+    if has_header is None:
+        has_header = _guess_header(list(islice(_split_rows(text, separator, quoting), NUM_LOOKED)))
+    line = ""
+    if not has_header:
+        notes.append("no header line: columns are called column1, column2, ...")
+        line = separator.join(f"column{i}" for i in range(1, len(first) + 1)) + "\n"
+    copied = _copy(path, scratch, encoding, line) if encoding != "utf-8" or line else path
+    told = separator if separator != ("\t" if "\t" in text.split("\n", 1)[0] else ",") else None
+    columns, more = _read_columns(open_source(copied, separator=separator, quoting=quoting))
+    return LookedAt(path, copied, told, quoting, columns, notes + more)
+
+
+def _kind_of(path: Path) -> str:
+    suffixes = [s.lower() for s in path.suffixes if s.lower() not in (".gz", ".xz")]
+    ending = suffixes[-1] if suffixes else ""
+    if ending == ".json":
+        raise DataError("JSON is read one object a line, from a file named .jsonl", path=path)
+    return {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}.get(ending, "separated")
+
+
+def _read_columns(source: Source) -> tuple[dict[str, Column], list[str]]:
+    """Read the first rows, a column at a time: what it holds decides what it is, not its type."""
+    found, notes = {}, []
+    names = source.names()
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            if name:
+                notes.append(f"column {name!r} appears more than once and is passed over")
+            continue
+        values: list[str] = []
+        for chunk in source.chunks(pick(label=name)):
+            values += [
+                _as_written(v) for v in chunk.columns[0][: NUM_LOOKED - len(values)].to_pylist()
+            ]
+            if len(values) >= NUM_LOOKED:
+                break
+        found[name] = Column(name, tuple(values))
+    if not any(column.values for column in found.values()):
+        raise DataError("there are no rows below the header", path=source.path)
+    return found, notes
+
+
+def _as_written(value: Any) -> str:
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    text = (plain_text(value) or "").strip()
+    return "" if text.lower() in MISSING else text
+
+
+# --- text --------------------------------------------------------------------------------
+
+
+def _open(path: Path) -> IO[bytes]:
+    ending = path.suffix.lower()
+    if ending == ".gz":
+        return cast("IO[bytes]", gzip.open(path))
+    return lzma.open(path) if ending == ".xz" else path.open("rb")
+
+
+def _read_start(path: Path) -> bytes:
+    """Return the first whole lines of a file."""
+    try:
+        with _open(path) as stream:
+            start = stream.read(NUM_SNIFFED)
+            return start if len(start) < NUM_SNIFFED else start[: start.rfind(b"\n") + 1] or start
+    except (EOFError, OSError, lzma.LZMAError) as error:
+        raise DataError(f"cannot be read: {error}", path=path) from error
+
+
+def _guess_encoding(sample: bytes) -> str:
+    """Return 'utf-8' unless more of the sample speaks against it than for it.
+
+    One broken row in a file of UTF-8 spoils that row; a file of another encoding has broken
+    characters and no sound ones beyond ASCII.
+    """
+    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    text = sample.decode("utf-8", "surrogateescape")
+    broken = sum("\udc80" <= c <= "\udcff" for c in text)
+    sound = sum(c > "\x7f" for c in text) - broken
+    if broken <= sound:
+        return "utf-8"
+    try:
+        sample.decode("cp1252")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "cp1252"
+
+
+def _decode(sample: bytes, encoding: str, path: Path) -> str:
+    try:
+        text = sample.decode(encoding, "replace").removeprefix("\ufeff")
+    except LookupError as error:
+        raise DataError(f"there is no encoding {encoding!r}", path=path) from error
+    return re.sub(r"\r\n?", "\n", text).lstrip("\n")
+
+
+def _copy(path: Path, scratch: Path, encoding: str, header: str) -> Path:
+    """Write a file again in UTF-8, below a header line where it has none."""
+    copied = scratch / f"{len(list(scratch.iterdir()))}-{path.name.removesuffix(path.suffix)}"
+    ending = path.suffix if path.suffix.lower() not in (".gz", ".xz") else ""
+    copied = copied.with_name(copied.name + ending)
+    with (
+        _open(path) as stream,
+        io.TextIOWrapper(stream, encoding, errors="strict", newline="") as text,
+        copied.open("w", encoding="utf-8", newline="") as out,
+    ):
+        out.write(header)
+        try:
+            while block := text.read(NUM_SNIFFED):
+                out.write(block)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"is not {encoding} throughout ({error.reason}); name its encoding with --encoding",
+                path=path,
+            ) from error
+    return copied
+
+
+def _guess_separator(text: str) -> str:
+    """Return what the first line is split at, by plait.data's rule, or ; or | if they divide it."""
+    line = text.split("\n", 1)[0]
+    if "\t" in line:
+        return "\t"
+    lines = [row for row in text.split("\n", 20)[:20] if row]
+    for mark in (";", "|"):
+        counts = {row.count(mark) for row in lines}
+        if line.count(mark) > line.count(",") and 0 not in counts:
+            return mark
+    return ","
+
+
+def _split_rows(text: str, separator: str, quoting: bool) -> Iterator[list[str]]:
+    csv.field_size_limit(2**31 - 1)
+    rows = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=separator,
+        quoting=csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE,
+    )
+    return (row for row in rows if row)
+
+
+def _guess_quoting(text: str, separator: str) -> bool:
+    """Say whether quotes enclose fields: not if taking them so swallows separators or lines
+    that the rows need to be of one width."""
+    if '"' not in text:
+        return True
+    swallowed = any(
+        separator in cell or "\n" in cell
+        for row in _split_rows(text, separator, True)
+        for cell in row
+    )
+    plain = {len(row) for row in _split_rows(text, separator, False)}
+    return not (swallowed and len(plain) == 1 and plain != {1})
+
+
+def _guess_header(rows: list[list[str]]) -> bool:
+    """Say whether the first row names the columns, by what is below it.
+
+    A cell speaks against it if it is what the others of its column are: a number among numbers,
+    a sentence among sentences, a label among labels. A cell that is a usual name of a column, or
+    a single word above sentences or numbers, speaks for it.
+    """
+    first, rest = rows[0], rows[1:]
+    if not rest:
+        return True
+    against = known = names = 0
+    for place, cell in enumerate(first):
+        cell = cell.strip()
+        below = [row[place].strip() for row in rest if len(row) > place and row[place].strip()]
+        if words_of(cell) & COLUMN_WORDS and len(cell.split()) <= 3:
+            known += 1
+            continue
+        if not cell or not below:
+            continue
+        numbers = sum(map(is_number, below)) >= 0.95 * len(below)
+        sentences = sum(len(value.split()) for value in below) / len(below) >= 3
+        repeated = len(set(below)) <= 0.5 * len(below) and cell in below
+        if (numbers and is_number(cell)) or (sentences and len(cell.split()) >= 4) or repeated:
+            against += 1
+        elif re.fullmatch(r"[A-Za-z_][\w.-]*", cell) and (numbers or sentences):
+            names += 1
+    return known > 0 or names > against or against == 0

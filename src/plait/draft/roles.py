@@ -1,0 +1,188 @@
+"""Columns become roles: which hold the texts, which the label, which names the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plait.draft.names import read_split_word
+from plait.draft.words import (
+    FIRM_LABEL_WORDS,
+    ID_WORDS,
+    LABEL_WORDS,
+    META_WORDS,
+    PAIRS,
+    SPLIT_COLUMN_WORDS,
+    TEXT_WORDS,
+    stem_of,
+    words_of,
+)
+from plait.errors import DataError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from plait.draft.files import Column, LookedAt
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What was guessed, and why."""
+
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What a file's columns are for."""
+
+    text: tuple[str, ...]
+    label: str
+    id: str | None
+    split: str | None
+    """Column that says which split a row is of."""
+    why: dict[str, str]
+    """Reason for each of them, by its name here."""
+    others: tuple[str, ...]
+    """Columns that could be the label as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Columns that the user named."""
+
+    text: tuple[str, ...] = ()
+    label: str | None = None
+    id: str | None = None
+
+
+def find_roles(file: LookedAt, wanted: Wanted) -> Roles:
+    """Tell what the columns of a training file are for; raise where there is no telling."""
+    columns = file.columns
+    for name in (*wanted.text, wanted.label, wanted.id):
+        if name and name not in columns:
+            near = suggest(name, columns)
+            raise DataError(f"there is no column {name!r}{near}", path=file.given)
+    why: dict[str, str] = {}
+    free = {n: c for n, c in columns.items() if n not in (wanted.label, wanted.id)}
+    if wanted.text:
+        text, why["text"] = wanted.text, "as given"
+    else:
+        text, why["text"] = _find_text(file, free)
+    free = {n: c for n, c in columns.items() if n not in text}
+    split = _find_split(free)
+    ranked = _rank_labels({n: c for n, c in free.items() if n not in (split, wanted.id)})
+    if wanted.label:
+        label, why["label"] = wanted.label, "as given"
+    elif ranked:
+        label = ranked[0]
+        why["label"] = _why_label(columns[label])
+    else:
+        raise DataError(
+            f"no column looks like a label (the columns are {_list(columns)}); "
+            "name it with --label",
+            path=file.given,
+        )
+    name = wanted.id if wanted.id is not None else _find_id(free, label)
+    why["id"] = "as given" if wanted.id else "named so, every row has its own" if name else ""
+    why["split"] = "its values name splits" if split else ""
+    others = tuple(other for other in ranked if other != label)
+    return Roles(text, label, name or None, split, why, others)
+
+
+# --- texts -------------------------------------------------------------------------------
+
+
+def _find_text(file: LookedAt, columns: Mapping[str, Column]) -> tuple[tuple[str, ...], str]:
+    likely = [c for c in columns.values() if _is_text(c)]
+    if not likely:
+        raise DataError(
+            f"no column looks like text (the columns are {_list(columns)}); name it with --text",
+            path=file.given,
+        )
+    names = [column.name for column in likely]
+    if pair := _find_pair(names):
+        return pair, "two texts whose names belong together"
+    best = max(likely, key=lambda c: (bool(words_of(c.name) & TEXT_WORDS), c.mean_words))
+    words = f"{best.mean_words:.0f} words a row"
+    named = "named like a text, " if words_of(best.name) & TEXT_WORDS else ""
+    rest = [name for name in names if name != best.name]
+    passed = f"; {_list(rest)} could be read with it (--text)" if rest else ""
+    return (best.name,), f"{named}{words}{passed}"
+
+
+def _is_text(column: Column) -> bool:
+    if not column.filled or column.is_number or column.distinct == 1:
+        return False
+    words = words_of(column.name)
+    repeats = column.distinct <= 0.5 * len(column.filled)
+    if words & FIRM_LABEL_WORDS and repeats:
+        return False
+    if column.mean_words >= 3:
+        return not (words & LABEL_WORDS and repeats and len(column.filled) > 20)
+    named = bool(words & TEXT_WORDS) and not words & (LABEL_WORDS | ID_WORDS)
+    return (named or column.mean_words >= 1.5) and not (repeats and not named)
+
+
+def _find_pair(names: Sequence[str]) -> tuple[str, str] | None:
+    """Return two names that differ in a number or letter at their end, or go together."""
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            stem = stem_of(first)
+            if stem is not None and stem == stem_of(second):
+                return first, second
+    for first, second in PAIRS:
+        for a in names:
+            for b in names:
+                if a != b and first in words_of(a) and second in words_of(b):
+                    return a, b
+    return None
+
+
+# --- label, id, split --------------------------------------------------------------------
+
+
+def _rank_labels(columns: Mapping[str, Column]) -> list[str]:
+    """Return the columns that may be the label, the likeliest first."""
+    ranked = []
+    for place, column in enumerate(columns.values()):
+        words, num_rows = words_of(column.name), len(column.filled)
+        if not column.filled or not words:
+            continue
+        few = column.distinct <= max(2, 0.5 * num_rows)
+        if not column.is_number and (not few or column.mean_words > 5):
+            continue
+        if words & ID_WORDS or (column.is_unique and num_rows > 10):
+            continue
+        score = 100.0 * bool(words & FIRM_LABEL_WORDS) + 60.0 * bool(words & LABEL_WORDS)
+        score += 10.0 * few - 50.0 * bool(words & META_WORDS) - 20.0 * (column.distinct == 1)
+        score -= 50.0 * (1 - num_rows / len(column.values))
+        if score > 0:
+            ranked.append((score, place, column.name))  # of equals the last: labels come late
+    return [name for _, _, name in sorted(ranked, reverse=True)]
+
+
+def _why_label(column: Column) -> str:
+    named = "named like a label, " if words_of(column.name) & LABEL_WORDS else ""
+    return f"{named}{column.distinct} different values in {len(column.filled):,} rows"
+
+
+def _find_id(columns: Mapping[str, Column], label: str) -> str | None:
+    for column in columns.values():
+        if column.name != label and words_of(column.name) & ID_WORDS and column.is_unique:
+            return column.name
+    return None
+
+
+def _find_split(columns: Mapping[str, Column]) -> str | None:
+    for column in columns.values():
+        if words_of(column.name) & SPLIT_COLUMN_WORDS and column.filled:
+            named = [read_split_word(value) for value in column.filled]
+            if all(named):
+                return column.name
+    return None
+
+
+def _list(names: Sequence[str] | Mapping[str, object]) -> str:
+    return ", ".join(repr(name[:40]) for name in names)

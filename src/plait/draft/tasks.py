@@ -1,0 +1,352 @@
+"""Files of one task become a draft of it: columns, kind, labels, splits, each with its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from plait.config import TaskConfig
+from plait.config.checking import validate
+from plait.data.rows import LabelError, LabelReader, RowReader
+from plait.draft.files import pick
+from plait.draft.held_out import choose_fraction
+from plait.draft.labels import LabelGuess, guess_kind
+from plait.draft.names import read_split_word
+from plait.draft.roles import Guess, Roles, Wanted, find_roles
+from plait.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from plait.data import SplitName
+    from plait.draft.files import LookedAt
+
+SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
+
+FEW_ROWS = 50
+"""Training rows below which a note says that figures will mean little."""
+MUCH = 0.8
+"""Part of the rows that one class may have before accuracy stops telling anything."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user said of a task; what is left out is guessed."""
+
+    columns: Wanted = field(default_factory=Wanted)
+    kind: str | None = None
+    labels: tuple[str, ...] = ()
+    range: tuple[float, float] | None = None
+    dev_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row as its file has it, ready to be written again."""
+
+    id: str | None
+    texts: tuple[str, ...]
+    label: str | None
+    value: Any
+    """The class or score that the label stands for; None where there is none."""
+    split: SplitName
+
+
+@dataclass
+class TaskDraft:
+    """A task, guessed."""
+
+    name: str
+    roles: Roles
+    label: LabelGuess
+    files: dict[SplitName, list[LookedAt]]
+    config: TaskConfig
+    num_rows: dict[SplitName, int] = field(default_factory=dict)
+    """Rows that can be used."""
+    classes: list[int] = field(default_factory=list)
+    """Training rows of each class."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Rows of the user's files that cannot be used, by reason."""
+    dev_fraction: float | None = None
+    """Part of the training rows that becomes dev; None where there are dev files."""
+    guesses: dict[str, Guess] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def written(self) -> list[SplitName]:
+        """Splits whose rows are written into files of the draft's own."""
+        if self.roles.split:
+            return [split for split in SPLITS if self.num_rows.get(split)]
+        drawn = self.dev_fraction is not None
+        mended = [s for s in SPLITS if any(f.is_mended for f in self.files.get(s, ()))]
+        return [s for s in SPLITS if s in mended or (drawn and s in ("train", "dev"))]
+
+    @property
+    def largest(self) -> float:
+        """Part of the training rows that the most frequent class has, where a row has one."""
+        return (
+            0.0
+            if self.label.separator
+            else max(self.classes, default=0) / max(sum(self.classes), 1)
+        )
+
+    def read(self, split: SplitName) -> Iterator[Row]:
+        """Read the rows of a split's files; those that cannot be used are left out."""
+        for file in self.files.get(split, ()):
+            yield from self._read_file(file, split)
+
+    def values_of(self, written: str) -> list[Any]:
+        """Return the classes, or the score, that a label as written stands for; none if it is bad.
+
+        One of them, but where a row has several labels.
+        """
+        if self.label.separator:
+            return [word for part in written.split(self.label.separator) if (word := part.strip())]
+        try:
+            return [self._reader.read(written)]
+        except LabelError:
+            return []
+
+    @cached_property
+    def _reader(self) -> LabelReader:
+        return build_reader(self.config)
+
+    def _read_file(self, file: LookedAt, split: SplitName) -> Iterator[Row]:
+        roles, width = self.roles, len(self.roles.text)
+        label = roles.label if roles.label in file.columns else None
+        name = roles.id if roles.id in file.columns else None
+        by = (roles.split,) if roles.split else ()
+        for chunk in file.source().chunks(pick((*roles.text, *by), label, name)):
+            for row in zip(*(column.to_pylist() for column in chunk.columns), strict=True):
+                cells = [_as_text(cell) for cell in row]
+                texts, rest = tuple(cells[:width]), cells[width:]
+                own = (read_split_word(rest.pop(0)) or split) if by else split
+                written = rest.pop(0) if label else None
+                values = tuple(self.values_of(written or ""))
+                value = values[0] if len(values) == 1 else values
+                # Every row of test wants an answer, whatever it lacks.
+                if own == "test" or (values and all(texts)):
+                    yield Row(rest.pop(0) if name else None, texts, written, value, own)
+
+
+def build_reader(config: TaskConfig) -> LabelReader:
+    """Make what reads the labels of a task."""
+    return LabelReader(config, config.label_map)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").strip()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value).strip()
+
+
+def draft_task(
+    name: str, files: Mapping[SplitName, Sequence[LookedAt]], wishes: Wishes, why: Mapping[str, str]
+) -> TaskDraft:
+    """Guess what a task is from its files; `why` says of each split how its files were told."""
+    kept: dict[SplitName, list[LookedAt]] = {s: list(files.get(s, ())) for s in SPLITS}
+    if not kept["train"]:
+        only = next(file for split in SPLITS for file in kept[split])
+        raise UsageError(
+            f"{only.given} is not for training by its name, and task {name!r} has no other file; "
+            f"if it is, say so with --split train={only.given}"
+        )
+    first = kept["train"][0]
+    roles = find_roles(first, wishes.columns)
+    notes = [
+        f"{file.given.name}: {note}" for s in SPLITS for file in kept[s] for note in file.notes
+    ]
+    for split in SPLITS:
+        for file in list(kept[split]):
+            if problem := _cannot_be(split, file, roles):
+                if split == "train":
+                    raise DataError(problem, path=file.given)
+                kept[split].remove(file)
+                notes.append(f"{file.given.name} is left out of {split}: {problem}")
+    labelled = [file for split in ("train", "dev") for file in kept[split]]
+    counts: Counter[str] = Counter()
+    for file in labelled:
+        counts.update(file.count_values(roles.label))
+    if len(counts.keys() - {""}) == 1:
+        raise _constant(roles.label, first)
+    label = guess_kind(counts, roles.label, kind=wishes.kind, where=str(first.given))
+    label = _with_wishes(label, wishes)
+    config = validate(TaskConfig, task_table(roles, label), f"task {name}")
+    draft = TaskDraft(name, roles, label, kept, config, notes=notes)
+    _count_rows(draft)
+    _count_classes(draft, first)
+    if not kept["dev"] and not draft.num_rows.get("dev"):
+        _plan_dev(draft, wishes.dev_fraction)
+    _tell(draft, wishes, why)
+    return draft
+
+
+def task_table(roles: Roles, label: LabelGuess) -> dict[str, Any]:
+    """Return a task's settings as a recipe has them, its files left out."""
+    table: dict[str, Any] = {"kind": label.kind}
+    if label.labels:
+        table["labels"] = label.labels if isinstance(label.labels, int) else list(label.labels)
+    if label.range:
+        table["range"] = list(label.range)
+    table["text"] = roles.text[0] if len(roles.text) == 1 else list(roles.text)
+    table["label"] = roles.label
+    if label.separator:
+        table["label_separator"] = label.separator
+    if roles.id:
+        table["id"] = roles.id
+    if label.label_map:
+        table["label_map"] = {key: float(value) for key, value in label.label_map.items()}
+    return table
+
+
+def _cannot_be(split: SplitName, file: LookedAt, roles: Roles) -> str:
+    """Say why a file cannot be of a split; nothing where it can."""
+    needed = [*roles.text, *([roles.label] if split != "test" else [])]
+    for name in needed:
+        if name not in file.columns:
+            return f"it has no column {name!r}"
+    if split == "dev" and not file.columns[roles.label].filled:
+        return f"its column {roles.label!r} is empty"
+    return ""
+
+
+def _with_wishes(label: LabelGuess, wishes: Wishes) -> LabelGuess:
+    if wishes.labels:
+        label = replace(label, labels=wishes.labels)
+    return replace(label, range=wishes.range) if wishes.range else label
+
+
+# --- counting ----------------------------------------------------------------------------
+
+
+def _count_rows(draft: TaskDraft) -> None:
+    """Count the rows that can be used, and those that cannot, in every file."""
+    rows: Counter[SplitName] = Counter()
+    skipped: Counter[str] = Counter()
+    if draft.roles.split:
+        for row in draft.read("train"):
+            rows[row.split] += 1
+        draft.num_rows = dict(rows)
+        return
+    roles = draft.roles
+    for split in SPLITS:
+        for file in draft.files[split]:
+            if split == "test":
+                chunks = file.source().chunks(pick(roles.text))
+                rows[split] += sum(len(c.numbers) + len(c.bad) for c in chunks)
+                continue
+            labels = build_reader(draft.config)
+            columns = pick(roles.text, roles.label)
+            reader = RowReader(file.source(), columns, labels, "skip")
+            rows[split] += sum(len(found) for found in reader)
+            skipped.update(reader.report().skipped)
+    draft.num_rows, draft.skipped = dict(rows), dict(skipped)
+
+
+def _count_classes(draft: TaskDraft, first: LookedAt) -> None:
+    """Count the training rows of each class; refuse labels with nothing to learn from."""
+    seen: Counter[Any] = Counter()
+    if draft.roles.split:
+        for row in draft.read("train"):
+            seen.update(draft.values_of(row.label or "") if row.split == "train" else ())
+    else:
+        for file in draft.files["train"]:
+            for written, count in file.count_values(draft.roles.label).items():
+                for value in draft.values_of(written):
+                    seen[value] += count
+    column = draft.roles.label
+    if not seen:
+        raise DataError(f"no training row has a label in column {column!r}", path=first.given)
+    if len(seen) == 1:
+        raise _constant(column, first)
+    if draft.config.kind != "score":
+        draft.classes = [
+            seen[word if draft.label.separator else float(i)]
+            for i, word in enumerate(draft.config.labels)
+        ]
+
+
+def _constant(column: str, file: LookedAt) -> DataError:
+    return DataError(
+        f"every training row has the same label in column {column!r}, so there is nothing to "
+        "learn; add rows with another, or name another column with --label",
+        path=file.given,
+    )
+
+
+def _plan_dev(draft: TaskDraft, wished: float | None) -> None:
+    num_rows = draft.num_rows.get("train", 0)
+    fraction = choose_fraction(num_rows) if wished is None else wished
+    if fraction == 0 or num_rows < 4:
+        why = "as given" if fraction == 0 else "too few rows to hold some out"
+        draft.notes.append(f"there is no dev set ({why}), so no score while training")
+        return
+    draft.dev_fraction = fraction
+
+
+# --- telling -----------------------------------------------------------------------------
+
+
+def _tell(draft: TaskDraft, wishes: Wishes, why: Mapping[str, str]) -> None:
+    """Write down every guess with its reason, and what a user should know."""
+    roles, label = draft.roles, draft.label
+    draft.guesses["text"] = Guess(" and ".join(roles.text), roles.why["text"])
+    draft.guesses["label"] = Guess(roles.label, roles.why["label"])
+    draft.guesses["kind"] = Guess(_show_kind(label), "as given" if wishes.kind else label.why)
+    if roles.id:
+        draft.guesses["id"] = Guess(roles.id, roles.why["id"])
+    for split in SPLITS:
+        names = ", ".join(file.given.name for file in draft.files[split])
+        if roles.split and draft.num_rows.get(split):
+            source = ", ".join(file.given.name for file in draft.files["train"])
+            rows = f"{draft.num_rows[split]:,} rows"
+            draft.guesses[split] = Guess(source, f"column {roles.split!r} says so, {rows}")
+        elif names:
+            rows = f"{draft.num_rows.get(split, 0):,} rows"
+            draft.guesses[split] = Guess(names, f"{why.get(split, '')}, {rows}")
+        elif split == "dev" and draft.dev_fraction is not None:
+            how = "fifth by fifth" if label.kind == "score" else "class by class"
+            draft.guesses[split] = Guess(
+                f"{draft.dev_fraction:.0%} of train", f"there is no dev file; drawn {how}"
+            )
+    _warn(draft)
+
+
+def _show_kind(label: LabelGuess) -> str:
+    if label.kind == "score":
+        low, high = label.range or (0.0, 1.0)
+        return f"score, {low:g} to {high:g}"
+    num = label.labels if isinstance(label.labels, int) else len(label.labels)
+    return f"{label.kind}, {num}" if num > 2 else label.kind
+
+
+def _warn(draft: TaskDraft) -> None:
+    notes, num_rows = draft.notes, draft.num_rows.get("train", 0)
+    if draft.roles.others:
+        others = ", ".join(repr(name) for name in draft.roles.others)
+        notes.append(f"{others} could be a label as well; --label chooses, --task adds a task")
+    if draft.skipped:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in draft.skipped.items())
+        notes.append(f"rows that cannot be used are skipped: {reasons}")
+    if draft.label.strays:
+        shown = ", ".join(repr(value[:20]) for value in draft.label.strays[:5])
+        notes.append(f"among the labels, which are numbers, are others: {shown}")
+    if num_rows < FEW_ROWS:
+        notes.append(f"{num_rows} training rows are few: scores will vary much from run to run")
+    empty = [draft.config.labels[i] for i, count in enumerate(draft.classes) if count == 0]
+    if empty:
+        notes.append(f"no training row is labelled {', '.join(empty[:5])}")
+    rare = [i for i, count in enumerate(draft.classes) if 0 < count < 5]
+    if rare:
+        shown = ", ".join(f"{draft.config.labels[i]} ({draft.classes[i]})" for i in rare[:5])
+        more = f" and {len(rare) - 5} more" if len(rare) > 5 else ""
+        notes.append(f"classes with hardly a training row: {shown}{more}")
+    if draft.largest >= MUCH:
+        notes.append(
+            f"{draft.largest:.0%} of the training rows are of one class, so macro_f1 stands for "
+            "the task, not accuracy"
+        )

@@ -1,0 +1,86 @@
+"""Names of columns become words, and words tell what columns are for."""
+
+from __future__ import annotations
+
+import math
+import re
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TEXT_WORDS = _words(
+    "text texts sentence sent question review comment content body message tweet post title "
+    "headline premise hypothesis query passage document doc utterance phrase description "
+    "abstract summary paragraph article email mail subject context claim statement response "
+    "reply input prompt snippet caption lyrics story anchor positive negative"
+)
+FIRM_LABEL_WORDS = _words("label labels class category target gold y truth")
+"""Words that hardly name anything but a label."""
+LABEL_WORDS = FIRM_LABEL_WORDS | _words(
+    "sentiment topic intent emotion mood rating ratings star stars score similarity relatedness "
+    "duplicate paraphrase polarity toxic toxicity spam stance genre entailment tag tags grade "
+    "relevance annotation judgment judgement verdict quality same is has type subjectivity "
+    "acceptable acceptability"
+)
+SCORE_WORDS = _words(
+    "score scores similarity relatedness relevance distance strength intensity valence arousal"
+)
+"""Words for what is measured rather than sorted, even where it is written in whole numbers."""
+ID_WORDS = _words("id ids idx uid uuid guid key pairid qid docid rowid")
+META_WORDS = _words(
+    "source split set subset partition lang language locale date time timestamp year url link "
+    "user author username annotator worker votes count length len file filename version "
+    "confidence index row number fold domain"
+)
+"""Words for what goes along with a row and is seldom what a task asks for."""
+SPLIT_COLUMN_WORDS = _words("split set subset partition fold")
+
+COLUMN_WORDS = TEXT_WORDS | LABEL_WORDS | ID_WORDS | META_WORDS
+
+PAIRS = (
+    ("premise", "hypothesis"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("question", "answer"),
+    ("question", "passage"),
+    ("question", "sentence"),
+    ("question", "context"),
+    ("context", "question"),
+    ("context", "response"),
+    ("prompt", "response"),
+    ("claim", "evidence"),
+    ("first", "second"),
+    ("left", "right"),
+    ("anchor", "positive"),
+    *((head, rest) for head in ("title", "subject", "headline", "summary")
+      for rest in ("body", "text", "content", "description", "review", "article", "message")),
+)  # fmt: skip
+"""Names of two columns that are read together."""
+
+
+def words_of(name: str) -> frozenset[str]:
+    """Return the words of a column's name in small letters, numbers at their end left off."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return frozenset(
+        bare
+        for word in re.split(r"[^A-Za-z0-9]+", apart)
+        if (bare := word.rstrip("0123456789").lower())
+    )
+
+
+def stem_of(name: str) -> str | None:
+    """Return a name without the mark that tells siblings apart: sentence1, text_b, s2."""
+    match = re.fullmatch(r"(.*?)[-_ .]?(\d|(?<=[-_ .])[abAB]|(?<=[a-z])[AB])", name)
+    if match is None:
+        return "" if name.lower() in ("a", "b") else None
+    return match[1].lower()
+
+
+def is_number(text: str) -> bool:
+    """Say whether a value is written as a number."""
+    try:
+        return math.isfinite(float(text)) and "_" not in text
+    except ValueError:
+        return False

@@ -1,0 +1,154 @@
+"""Every check finds what it should, at the right lines, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plait.check import check_recipe
+
+
+def lines(finding) -> list[int]:
+    return [place.line for place in finding.places]
+
+
+def test_the_summary(report):
+    train, dev = report.splits
+    assert (train.task, train.split, train.num_rows) == ("mood", "train", 8)
+    assert train.labels == {"bad": 3, "good": 5}
+    assert dev.labels == {"bad": 1, "good": 2}
+    # [CLS] the film was great . [SEP]; row 7 is spelt in letters, the vocabulary has few words
+    assert train.lengths.median == 7
+    assert train.lengths.cut == 1
+
+
+def test_what_is_found(report, found):
+    assert {(f.check, f.split) for f in report.findings} == {
+        ("duplicates", "train"),
+        ("contradictions", "train"),
+        ("short texts", "train"),
+        ("lengths", "train"),
+        ("personal data", "train"),
+        ("balance", "train"),
+        ("overlap", "dev"),
+    }
+    assert not report.stops
+    assert lines(found(report, "duplicates")) == [3]
+    # the row that begins in line 5 has a line break inside its quotes
+    assert lines(found(report, "contradictions")) == [4, 5]
+    assert [p.detail for p in found(report, "contradictions").places] == ["label bad", "label good"]
+    assert lines(found(report, "short texts")) == [7]
+    assert lines(found(report, "lengths")) == lines(found(report, "personal data")) == [9]
+    overlap = found(report, "overlap", "dev")
+    assert lines(overlap) == [2]
+    assert overlap.places[0].detail.startswith("as line 8 of ")
+    assert "fewer than 5 rows have the label bad (3)" in found(report, "balance").sentence
+
+
+def test_texts_are_shown_only_when_asked_for(report):
+    assert "jane" not in json.dumps(report.to_json())
+    assert "jane.doe@example.org" in json.dumps(report.to_json(show=True))
+
+
+def test_data_without_fault(write_recipe):
+    rows = [f"{i},the {thing} was {mood} .,{label}" for i, (thing, mood, label) in enumerate(
+        (t, m, lab) for t in ("film", "book", "song", "meal", "walk", "room")
+        for m, lab in (("great", "good"), ("dull", "bad")))]  # fmt: skip
+    train = "\n".join(["id,text,label", *rows])
+    dev = "id,text,label\n1,the game was fine .,good\n2,the train was sad .,bad\n"
+    assert check_recipe(write_recipe(train, dev)).findings == []
+
+
+def test_bad_rows_stop_training_or_are_skipped(write_recipe, found):
+    train = "id,text,label\n1,the film was great .,good\n2,,bad\n3,the book,awful\n4,the song,\n"
+    report = check_recipe(write_recipe(train))
+    finding = found(report, "bad rows")
+    assert (finding.level, finding.count, lines(finding)) == ("stop", 3, [3, 4, 5])
+    assert "1 empty text, 1 unknown label, 1 missing label" in finding.sentence
+    assert report.stops
+    report = check_recipe(write_recipe(train, bad_rows="skip"))
+    assert found(report, "bad rows").level == "note"
+    assert not report.stops
+
+
+def test_only_drawn_rows_are_looked_at(write_recipe, found):
+    train = "id,text,label\n1,the film was great .,good\n2,,bad\n3,the book was dull .,bad\n"
+    report = check_recipe(write_recipe(train, bad_rows="skip", count=1))
+    assert report.splits[0].num_rows == 1
+    assert lines(found(report, "bad rows")) == [3]
+
+
+def test_a_constant_and_one_class_that_has_nearly_all(write_recipe, found):
+    same = "id,text,label\n" + "".join(f"{i},the film was {i},good\n" for i in range(9))
+    told = found(check_recipe(write_recipe(same)), "balance").sentence
+    assert told == "every row has the label good: there is nothing to learn"
+    more = same + "".join(f"{i},the book is {i},bad\n" for i in range(6)) + same[14:] * 3
+    telling = [
+        f.sentence for f in check_recipe(write_recipe(more)).findings if f.check == "balance"
+    ]
+    assert telling[0].startswith("86% of the rows are labelled good")
+    report = check_recipe(write_recipe(more, metric="macro_f1"))
+    assert not [f for f in report.findings if f.check == "balance"]
+
+
+def test_pairs_in_either_order_and_scores_that_differ(write_recipe, found):
+    task = {"kind": "score", "range": [0, 5], "text": ["a", "b"], "label": "score"}
+    train = "id,a,b,score\n1,the film,a book,1\n2,A book.,the film!,4.5\n"
+    train += "3,the song,a walk,2\n4,the song,a walk,2.5\n"
+    dev = "id,a,b,score\n1,a walk,the song,2\n"
+    config = write_recipe(train, dev)
+    recipe = config.model_copy(
+        update={"tasks": {"mood": config.tasks["mood"].model_validate(
+            task | {"train": "train.csv", "dev": "dev.csv"})}})  # fmt: skip
+    report = check_recipe(recipe)
+    assert lines(found(report, "contradictions")) == [2, 3]
+    assert lines(found(report, "duplicates")) == [5]
+    assert lines(found(report, "overlap", "dev")) == [2]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"train": "nowhere.csv"}, "data file nowhere.csv is not there"),
+        ({"label": "mood"}, "there is no column 'mood'"),
+        ({"train": []}, "there are no training files"),
+    ],
+)
+def test_what_training_would_stop_at_is_found(change, told, write_recipe):
+    report = check_recipe(write_recipe(**change))
+    assert report.stops
+    assert told in report.findings[0].sentence
+
+
+def test_no_dev_files(write_recipe, found):
+    report = check_recipe(write_recipe(dev_rows=None))
+    assert "no dev files" in found(report, "files", "dev").sentence
+    assert not report.stops
+
+
+def test_an_encoder_that_is_not_there(write_recipe):
+    config = write_recipe()
+    gone = config.encoder.model_copy(update={"source": "/nowhere"})
+    report = check_recipe(config.model_copy(update={"encoder": gone}))
+    assert report.findings[0].check == "encoder"
+    assert report.splits[0].lengths is None
+    long = config.encoder.model_copy(update={"max_length": 4096})
+    report = check_recipe(config.model_copy(update={"encoder": long}))
+    assert "reads at most 48 tokens" in report.findings[0].sentence
+
+
+def test_test_files_with_and_without_labels(write_recipe, tmp_path, found):
+    (tmp_path / "test.csv").write_text("id,text\nt1,\nt2,the room was dull\n")
+    report = check_recipe(write_recipe(test="test.csv"))
+    assert report.splits[-1].num_rows == 2
+    assert lines(found(report, "overlap", "test")) == [3]
+    (tmp_path / "test.csv").write_text("id,text,label\nt1,the game was sad,bad\n")
+    assert check_recipe(write_recipe(test="test.csv")).splits[-1].labels == {"bad": 1, "good": 0}
+
+
+def test_the_sample_of_plait():
+    from plait.config import read_recipe
+
+    report = check_recipe(read_recipe("demo", ["encoder.source=/nowhere"]))
+    assert {f.check for f in report.findings if f.level == "warning"} == set()

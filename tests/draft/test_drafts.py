@@ -1,0 +1,324 @@
+"""Files become recipes that plait reads, and guesses that a person would make."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from plait.config import read_recipe
+from plait.data.split import Split
+from plait.draft import Reading, Request, draft_recipe
+from plait.errors import UsageError
+
+MOODS = ("good", "bad", "so-so")
+SENTENCES = [f"The {thing} number {i} was {MOODS[i % 3]} to see" for i, thing in
+             enumerate(["film", "book", "walk", "meal"] * 15)]  # fmt: skip
+
+
+def write(path: Path, rows: list[list[str]], separator: str = ",", encoding: str = "utf-8") -> Path:
+    with path.open("w", encoding=encoding, newline="") as file:
+        csv.writer(file, delimiter=separator).writerows(rows)
+    return path
+
+
+@pytest.fixture
+def mood(tmp_path: Path) -> Path:
+    rows = [[text, MOODS[i % 3]] for i, text in enumerate(SENTENCES)]
+    return write(tmp_path / "mood.csv", [["text", "mood"], *rows])
+
+
+def recipe_of(files: list[Path | str], folder: Path, request: Request | None = None):
+    with draft_recipe(files, request or Request()) as draft:
+        recipe = draft.write(folder)[0]
+    return read_recipe(recipe)
+
+
+def rows_of(config, task: str, split: str) -> list[tuple[str, str, float]]:
+    """Read a split as training does."""
+    reading = Split(task, config.tasks[task], split, Path(config.data.root), "error", 1, True)
+    return [
+        (*(text[i].as_py() for text in rows.texts), float(rows.labels[i]))
+        for rows in reading.rows()
+        for i in range(len(rows))
+    ]
+
+
+def test_one_file_becomes_train_and_dev(mood, tmp_path):
+    config = recipe_of([mood], tmp_path / "mine")
+    task = config.tasks["mood"]
+    assert (task.kind, task.labels, task.text, task.label) == (
+        ("classes", ("bad", "good", "so-so"), ("text",), "mood")
+    )
+    train, dev = rows_of(config, "mood", "train"), rows_of(config, "mood", "dev")
+    assert (len(train), len(dev)) == (48, 12)
+    assert {text for text, _ in train} | {text for text, _ in dev} == set(SENTENCES)
+    assert [sum(label == i for _, label in dev) for i in range(3)] == [4, 4, 4]
+
+
+def test_files_that_are_fine_are_left_where_they_are(tmp_path):
+    rows = [[str(i), f"x{i}", text, str(i % 5)] for i, text in enumerate(SENTENCES)]
+    for split in ("train", "dev"):
+        header = ["", "id", "sentence", "sentiment"]
+        write(tmp_path / f"mood-{split}.tsv", [header, *rows], "\t")
+    write(
+        tmp_path / "mood-test.tsv",
+        [["0", "", "id", "sentence"], ["1", "0.0", "x0", "Well then"]],
+        "\t",
+    )
+    config = recipe_of(sorted(tmp_path.glob("*.tsv")), tmp_path / "mine")
+    task = config.tasks["mood"]
+    assert (task.labels, task.id, task.text) == (tuple("01234"), "id", ("sentence",))
+    assert [getattr(task, split)[0].path for split in ("train", "dev", "test")] == (
+        ["mood-train.tsv", "mood-dev.tsv", "mood-test.tsv"]
+    )
+    assert not (tmp_path / "mine" / "data").exists()
+
+
+def test_pairs_scores_and_missing_labels(tmp_path):
+    rows = [[a, b, str(i % 6 - 0.5 * (i % 2))] for i, (a, b) in enumerate(pairwise(SENTENCES))]
+    rows[7][2] = ""
+    for split in ("train", "dev"):
+        write(tmp_path / f"near-{split}.csv", [["sentence1", "sentence2", "similarity"], *rows])
+    task = recipe_of(sorted(tmp_path.glob("*.csv")), tmp_path / "mine").tasks["near"]
+    assert (task.kind, task.range, task.is_pair) == ("score", (0.0, 5.0), True)
+    assert task.bad_rows == "skip"
+
+
+def test_a_column_that_names_splits(tmp_path):
+    splits = ["train", "train", "train", "validation", "test"] * 12
+    rows = [
+        [s, MOODS[i % 3], split] for i, (s, split) in enumerate(zip(SENTENCES, splits, strict=True))
+    ]
+    file = write(tmp_path / "mood.csv", [["text", "label", "split"], *rows])
+    config = recipe_of([file], tmp_path / "mine")
+    assert [len(rows_of(config, "mood", s)) for s in ("train", "dev", "test")] == [36, 12, 12]
+
+
+def test_text_in_another_encoding_and_without_a_header(tmp_path):
+    rows = [[f"caf\xe9 {text}", str(i % 2)] for i, text in enumerate(SENTENCES)]
+    file = write(tmp_path / "places.csv", rows, ";", "cp1252")
+    with draft_recipe([file]) as draft:
+        (task,) = draft.tasks
+        assert task.guesses["text"].value == "column1"
+        assert any("cp1252" in note for note in task.notes)
+        assert any("no header" in note for note in task.notes)
+        draft.write(tmp_path / "mine")
+    config = read_recipe(tmp_path / "mine" / "recipe.toml")
+    assert rows_of(config, "places", "train")[0][0].startswith("café The")
+    assert len(rows_of(config, "places", "train")) + len(rows_of(config, "places", "dev")) == 60
+
+
+def test_quotes_that_enclose_nothing(tmp_path):
+    lines = [f'he said "{s}\t{i % 2}' for i, s in enumerate(SENTENCES)]
+    for split in ("train", "dev"):
+        (tmp_path / f"q-{split}.tsv").write_text(
+            "\n".join(['"text\tlabel', *lines]).replace('"text', "text")
+        )
+    lines[3] = '"so he said\t1'
+    (tmp_path / "q-train.tsv").write_text("\n".join(["text\tlabel", *lines]))
+    config = recipe_of(sorted(tmp_path.glob("*.tsv")), tmp_path / "mine")
+    assert config.tasks["q"].train[0].quoting is False
+    assert len(rows_of(config, "q", "train")) == 60
+
+
+def test_json_lines_and_parquet(tmp_path):
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(
+            json.dumps({"title": "T", "body": s, "spam": i % 2 == 0})
+            for i, s in enumerate(SENTENCES)
+        )
+    )
+    table = pa.table({"review": SENTENCES, "stars": [i % 5 + 1 for i in range(60)]})
+    pyarrow.parquet.write_table(table, tmp_path / "b.parquet")
+    config = recipe_of([tmp_path / "a.jsonl", tmp_path / "b.parquet"], tmp_path / "mine")
+    assert (config.tasks["a"].kind, config.tasks["a"].label) == ("binary", "spam")
+    assert config.tasks["b"].labels == tuple("12345")
+    assert len(rows_of(config, "b", "train")) == 50
+
+
+def test_everything_can_be_said(mood, tmp_path):
+    request = Request(
+        tasks=[f"feel={mood}", f"thing={mood}"],
+        label=["feel=mood"],
+        text=["text"],
+        labels=["feel=so-so,bad,good"],
+        dev_fraction=0.5,
+        seed=5,
+        encoder="some/encoder",
+    )
+    config = recipe_of([], tmp_path / "mine", request)
+    assert list(config.tasks) == ["feel", "thing"]
+    assert config.tasks["feel"].labels == ("so-so", "bad", "good")
+    assert (config.seed, config.encoder.source) == (5, "some/encoder")
+    assert len(rows_of(config, "feel", "dev")) == 30
+
+
+def test_one_class_has_nearly_all(tmp_path):
+    rows = [[s, "1" if i < 6 else "0"] for i, s in enumerate(SENTENCES)]
+    file = write(tmp_path / "spam.csv", [["text", "label"], *rows])
+    assert recipe_of([file], tmp_path / "mine").tasks["spam"].metric == "macro_f1"
+
+
+def test_tasks_of_unequal_size_are_drawn_by_the_root(mood, tmp_path):
+    few = write(
+        tmp_path / "few.csv",
+        [["text", "label"], *([f"Some words {i}", str(i % 2)] for i in range(10))],
+    )
+    assert recipe_of([mood, few], tmp_path / "mine").train.schedule == {"name": "square-root"}
+
+
+def test_fifty_tasks(tmp_path):
+    rows = [["text", "label"], *([s, str(i % 2)] for i, s in enumerate(SENTENCES[:12]))]
+    files = [write(tmp_path / f"t{i}.csv", rows) for i in range(50)]
+    assert len(recipe_of(files, tmp_path / "mine").tasks) == 50
+
+
+# --- what cannot be used -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.csv", "", "the file is empty"),
+        ("a.csv", "text,label\n", "no rows below the header"),
+        ("a.csv", "one,two\nsome words here,\nmore words here,\n", "no column looks like a label"),
+        ("a.csv", "a,b\n1,2\n2,3\n", "no column looks like text"),
+        (
+            "a.csv",
+            "text,label\nsome words here,x\nother words here,x\n",
+            "every training row has the same",
+        ),
+        ("a.json", "[]", "named .jsonl"),
+        (
+            "a-dev.csv",
+            "text,label\nsome words here,x\nother words here,y\n",
+            "is not for training by its name",
+        ),
+    ],
+)
+def test_one_sentence_for_every_problem(name, content, told, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UsageError, match=told):
+        draft_recipe([tmp_path / name])
+
+
+def test_a_file_that_cannot_be_used_is_left_out_of_many(mood, tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    with draft_recipe([mood, tmp_path / "empty.csv"]) as draft:
+        assert [task.name for task in draft.tasks] == ["mood"]
+        assert draft.left_out == [f"{tmp_path / 'empty.csv'}: the file is empty"]
+
+
+def test_the_whole_of_a_task_beside_its_parts(mood, tmp_path):
+    """mood.csv may hold the rows of mood-dev.csv: it is taken only when told."""
+    for split in ("train", "dev"):
+        (tmp_path / f"mood-{split}.csv").write_bytes(mood.read_bytes())
+    files = sorted(tmp_path.glob("*.csv"))
+    with draft_recipe(files) as draft:
+        assert "has a training file of that name already" in draft.left_out[0]
+    with draft_recipe(files, Request(splits=[f"train={mood}"])) as draft:
+        assert len(draft.tasks[0].files["train"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (Request(tasks=["mood"]), "--task 'mood' is not of the form NAME=FILE"),
+        (Request(splits=["all=x.csv"]), "a split is train, dev or test"),
+        (Request(label=["mod=mood"]), "--label names task 'mod'; did you mean 'mood'"),
+        (Request(label=["moood"]), "there is no column 'moood'; did you mean 'mood'"),
+        (Request(text=["a,b,c"]), "names 3 columns"),
+        (Request(range=["0-5"]), "not of the form LOW,HIGH"),
+        (Request(dev_fraction=1.5), "not between 0 and 1"),
+        (Request(reading=Reading(encoding="utf-9")), "no encoding 'utf-9'"),
+    ],
+)
+def test_wrong_wishes(request_, told, mood):
+    with pytest.raises(UsageError, match=told):
+        draft_recipe([mood], request_)
+
+
+def test_nothing_is_overwritten_unasked(mood, tmp_path):
+    folder = tmp_path / "mine"
+    with draft_recipe([mood]) as draft:
+        draft.write(folder)
+        before = (folder / "recipe.toml").read_text()
+        with pytest.raises(UsageError, match="exists already and is not overwritten"):
+            draft.write(folder)
+        draft.write(folder, overwrite=True)
+    assert (folder / "recipe.toml").read_text() == before
+    own = [folder / "data" / f"mood-{split}.csv" for split in ("train", "dev")]
+    own[1].unlink()
+    with draft_recipe(own[:1]) as draft, pytest.raises(UsageError, match="among the files given"):
+        draft.write(folder, overwrite=True)
+
+
+# --- the Hub -----------------------------------------------------------------------------
+
+
+class FakeSplit:
+    """What plait asks of a split of `datasets`."""
+
+    def __init__(self, columns: dict[str, list], features: dict):
+        self.columns, self.features = columns, features
+        self.column_names = list(columns)
+
+    def __getitem__(self, name: str) -> list:
+        return self.columns[name]
+
+
+def test_a_data_set_of_the_hub(tmp_path, monkeypatch):
+    label = SimpleNamespace(names=["negative", "positive"])
+    features = {"text": object(), "label": label, "image": object()}
+
+    def load_dataset(name: str, config: str | None) -> dict[str, FakeSplit]:
+        assert (name, config) == ("owner/mood", "small")
+        columns = {"text": SENTENCES, "label": [i % 2 for i in range(60)], "image": [b""] * 60}
+        hidden = columns | {"label": [-1] * 60}
+        return {"train": FakeSplit(columns, features), "validation": FakeSplit(columns, features),
+                "test": FakeSplit(hidden, features)}  # fmt: skip
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    config = recipe_of(["hf:owner/mood:small"], tmp_path / "mine")
+    task = config.tasks["mood-small"]
+    assert (task.kind, task.labels) == ("binary", ("negative", "positive"))
+    assert len(rows_of(config, "mood-small", "dev")) == 60
+    header = (tmp_path / "mine" / "data" / "mood-small-test.csv").read_text().splitlines()[0]
+    assert header == "text"
+
+
+def test_the_hub_without_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(UsageError, match=r"pip install 'plait\[datasets\]'"):
+        draft_recipe(["hf:owner/mood"])
+
+
+# --- real files --------------------------------------------------------------------------
+
+
+def test_the_course_files(shared, tmp_path):
+    files = []
+    for path in sorted((shared / "data" / "course").glob("*.csv")):
+        with path.open(encoding="utf-8") as file:
+            start = [next(file) for _ in range(200)]
+        files.append(tmp_path / path.name)
+        files[-1].write_text("".join(start), encoding="utf-8")
+    with draft_recipe(files) as draft:
+        found = {
+            t.name: (t.config.kind, t.config.text, t.config.label, t.config.id) for t in draft.tasks
+        }
+    pair = ("sentence1", "sentence2")
+    assert found == {
+        "ids-cfimdb": ("binary", ("sentence",), "sentiment", "id"),
+        "ids-sst": ("classes", ("sentence",), "sentiment", "id"),
+        "quora": ("binary", pair, "is_duplicate", "id"),
+        "sts": ("score", pair, "similarity", "id"),
+    }
