@@ -5,6 +5,7 @@ ensemble.toml           the members, how their answers become one, and the tasks
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tomllib
 from dataclasses import dataclass, fields, replace
@@ -279,6 +280,11 @@ class Ensemble(Answerer):
         assert isinstance(dataset, Views)
         pairs = zip(self.members, dataset.views, strict=True)
         return combine(np.stack([m.answer(task, view, rows) for m, view in pairs]), self.how)
+
+    def fingerprint(self) -> str:
+        """Name the models: equal where answers are bound to be the same, to the last bit."""
+        facts = [self.how, *(member.fingerprint() for member in self.members)]
+        return hashlib.sha256(" ".join(facts).encode()).hexdigest()
 
     def watched(self, progress: Progress) -> Self:
         """Return the same, calling `progress` with the task, rows done and rows in all."""

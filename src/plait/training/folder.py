@@ -174,15 +174,22 @@ def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) 
 
 def take_lock(file: IO[str], folder: RunFolder) -> None:
     """Keep a folder to this process for as long as the file is open."""
+    if not lock(file):
+        raise RunError(f"{folder.path} is being trained by another process")
+
+
+def lock(file: IO[Any]) -> bool:
+    """Keep a file to this process for as long as it is open; say whether no other had it."""
     if os.name != "posix":  # no such lock elsewhere
-        return
+        return True
     import fcntl
 
     with suppress(OSError):  # some network drives have no locks, either
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunError(f"{folder.path} is being trained by another process") from error
+        except BlockingIOError:
+            return False
+    return True
 
 
 def write_parts(
