@@ -1,6 +1,7 @@
 """Several runs become one that answers for all of them: a small folder, and its Ensemble.
 
 ensemble.toml           the members, how their answers become one, and the tasks they share
+card.md                 what they are together, for people
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import numpy as np
 import tomli_w
 
+from plait.card import make_card
 from plait.data import Dataset
 from plait.errors import RunError, suggest
 from plait.predict import Answerer, Predictor
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 How = Literal["mode", "mean"]
 FILE = "ensemble.toml"
+CARD = "card.md"
 
 T = TypeVar("T")
 
@@ -106,6 +109,7 @@ def make_ensemble(runs: Sequence[str | Path], out: str | Path, how: How = "mode"
         if place in places[:number]:
             raise RunError(f"{member} is named twice; every member has one vote")
     write_ensemble(members, folder, how)
+    write_text(folder / CARD, make_card(folder))
     return folder
 
 

@@ -21,6 +21,7 @@ COMMANDS = [
     "evaluate",
     "predict",
     "submit",
+    "card",
     "ensemble",
     "average",
     "fewshot",

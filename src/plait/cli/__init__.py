@@ -11,6 +11,7 @@ import typer
 
 from plait import __version__
 from plait.cli.average import average
+from plait.cli.card import card
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
@@ -41,6 +42,7 @@ app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
+app.command(epilog="Example: plait card runs/demo")(card)
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
 app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)
 app.command(epilog="Example: plait plan course")(plan)

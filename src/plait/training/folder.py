@@ -8,6 +8,7 @@ tokenizer.json
 run.json                versions, hardware, encoder, data, teachers
 metrics.jsonl           losses and scores over time
 scores.json             dev scores of the best model, once finished
+card.md                 what the model is, for people, once finished
 teacher/                a teacher's answers to the training rows, where a stage distils
 tensorboard/            events, where TensorBoard is installed
 """
@@ -70,6 +71,11 @@ class RunFolder:
     def scores(self) -> Path:
         """Dev scores of a finished run."""
         return self.path / "scores.json"
+
+    @property
+    def card(self) -> Path:
+        """A page about the model."""
+        return self.path / "card.md"
 
     @property
     def info(self) -> Path:
