@@ -14,7 +14,7 @@ import math
 import tempfile
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import tomli_w
@@ -41,7 +41,7 @@ TASK = "task"
 class TextEstimator:
     """What a classifier and a regressor of texts share: their settings, and how they train."""
 
-    _estimator_type: ClassVar[str]
+    _estimator_type = ""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class TextClassifier(TextEstimator):
     the probabilities and `model_` is the Predictor, whose task is called 'task'.
     """
 
-    _estimator_type: ClassVar[str] = "classifier"
+    _estimator_type = "classifier"
 
     def fit(self, X: Sequence[Text], y: ArrayLike) -> Self:
         """Train on texts and their classes."""
@@ -186,7 +186,7 @@ class TextRegressor(TextEstimator):
     number of `y`.
     """
 
-    _estimator_type: ClassVar[str] = "regressor"
+    _estimator_type = "regressor"
 
     def fit(self, X: Sequence[Text], y: ArrayLike) -> Self:
         """Train on texts and their scores."""

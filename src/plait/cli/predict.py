@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument, load_watched
+from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument
 from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
@@ -114,9 +114,11 @@ def predict(
         if resume and output is not None and _is_finished(output):
             display.note(f"{output} is finished already")
             return
-        model = load_watched(run, device, display, precision=precision)
+        display.begin(f"loading {run}")
         from plait.answers.stream import answer_file, choose_tasks
+        from plait.ensemble import load
 
+        model = load(run, device=device, precision=precision)
         names = choose_tasks(model, task, len(texts or ()) or None)
         least = _choose_thresholds(model, names, accuracy, threshold, data, display)
         if input_ is None or output is None:
@@ -221,8 +223,9 @@ def _choose_thresholds(
     if accuracy is None:
         return None if threshold is None else dict.fromkeys(names, threshold)
     found = {}
+    watched = model.watched(display.scoring)
     for name in names:
-        chosen = model.choose_threshold(name, accuracy, data=data)
+        chosen = watched.choose_threshold(name, accuracy, data=data)
         found[name] = chosen.value
         display.note(
             f"{name}: answers at least {chosen.value:.4f} sure are given, which are "
