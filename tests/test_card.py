@@ -102,6 +102,13 @@ def test_sections_of_other_commands(run):
     ]
     (run / "calibration.json").write_text(json.dumps({"tasks": calibration, "version": 1}))
     assert make_card(run) == card
+    inner = {
+        "mood": {"temperature": 1.5, "before": {"ece": 0.2}, "after": {"ece": 0.05}, "bins": []}
+    }
+    (run / "calibration.json").write_text(json.dumps({"tasks": inner}))
+    found = table(section(make_card(run), "Calibration"))
+    assert found[0] == ["task", "temperature", "before ece", "after ece"]
+    assert found[2] == ["mood", "1.500", "0.200", "0.050"]
 
 
 @pytest.mark.parametrize("summary", [None, 3, [], [1, 2], "words", {}])

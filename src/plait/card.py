@@ -310,12 +310,18 @@ def _any_table(rows: Any) -> list[str]:
         rows = [{"task": name, **row} for name, row in inner.items()]
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return []
-    plain = [
-        {key: value for key, value in row.items() if not isinstance(value, dict | list)}
-        for row in rows
-    ]
+    plain = [_flatten(row) for row in rows]
     names = list(dict.fromkeys(key for row in plain for key in row))
     return _table(names, [[_value(row.get(n)) for n in names] for row in plain]) if names else []
+
+
+def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the figures of inner tables beside the row's own, as "after ece"."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        inner = {f"{key} {name}": v for name, v in value.items()} if isinstance(value, dict) else {}
+        found |= inner or {key: value}
+    return {key: value for key, value in found.items() if not isinstance(value, dict | list)}
 
 
 def _value(value: Any) -> str:
