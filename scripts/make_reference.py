@@ -63,6 +63,8 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
 # What the public functions give back, besides the public names themselves.
 RETURNED = [
     ("plait.training.run", "Outcome"),
+    ("plait.answers.stream", "FileAnswers"),
+    ("plait.thresholds", "Threshold"),
     ("plait.evaluate", "Scores"),
     ("plait.evaluate", "TaskScores"),
 ]

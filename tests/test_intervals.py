@@ -17,6 +17,7 @@ from plait.intervals import (
     mcnemar,
     take_middle,
     wilson,
+    wilson_bound,
 )
 
 
@@ -41,6 +42,12 @@ def test_wilson_of_many_shares_and_of_none():
     assert (low[0], high[0]) == pytest.approx((0.490, 0.943), abs=1e-3)
     assert (low[1], high[2]) == pytest.approx((0, 1), abs=1e-12)
     assert [len(end) for end in wilson([], [])] == [0, 0]
+
+
+def test_a_bound_by_hand():
+    # All right: n / (n + z squared), z = 1.644854
+    assert float(wilson_bound(52, 52)) == pytest.approx(52 / (52 + 2.705543), abs=1e-6)
+    assert float(wilson_bound(52, 52)) >= 0.95 > float(wilson_bound(51, 51))
 
 
 # --- McNemar -----------------------------------------------------------------------------

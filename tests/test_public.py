@@ -16,6 +16,8 @@ def test_the_public_names():
         "PlaitError",
         "Prediction",
         "Predictor",
+        "TextClassifier",
+        "TextRegressor",
         "__version__",
         "load",
         "read_recipe",

@@ -1,8 +1,9 @@
 """plait: one text encoder, many sentence tasks, trained together.
 
-outcome = plait.train(plait.read_recipe("demo"), "runs/demo")
+plait.train("demo", "runs/demo")
 model = plait.load("runs/demo")
 model.predict("sentiment", ["What a fine day."])
+model.predict_file("reviews.csv", "answers.csv", tasks=["sentiment"])
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from plait.ensemble import Ensemble as Ensemble
     from plait.ensemble import load as load
     from plait.errors import PlaitError as PlaitError
+    from plait.estimator import TextClassifier as TextClassifier
+    from plait.estimator import TextRegressor as TextRegressor
     from plait.predict import Predictor as Predictor
     from plait.runs import train as train
     from plait.types import Prediction as Prediction
@@ -28,6 +31,8 @@ _HOMES = {
     "PlaitError": "plait.errors",
     "Prediction": "plait.types",
     "Predictor": "plait.predict",
+    "TextClassifier": "plait.estimator",
+    "TextRegressor": "plait.estimator",
     "load": "plait.ensemble",
     "read_recipe": "plait.config",
     "train": "plait.runs",

@@ -1,6 +1,7 @@
 """Several runs become one that answers for all of them: a small folder, and its Ensemble.
 
 ensemble.toml           the members, how their answers become one, and the tasks they share
+card.md                 what they are together, for people
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import tomli_w
 
 from plait.calibration import read_temperatures
+from plait.card import make_card
 from plait.data import Dataset
 from plait.errors import RunError, suggest
 from plait.predict import Answerer, Predictor
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 How = Literal["mode", "mean"]
 FILE = "ensemble.toml"
+CARD = "card.md"
 
 T = TypeVar("T")
 
@@ -112,6 +115,7 @@ def make_ensemble(runs: Sequence[str | Path], out: str | Path, how: How = "mode"
         if place in places[:number]:
             raise RunError(f"{member} is named twice; every member has one vote")
     write_ensemble(members, folder, how)
+    write_text(folder / CARD, make_card(folder))
     return folder
 
 
@@ -301,6 +305,12 @@ class Ensemble(Answerer):
         assert isinstance(dataset, Views)
         pairs = zip(self.members, dataset.views, strict=True)
         return combine(np.stack([m.answer(task, view, rows) for m, view in pairs]), self.how)
+
+    def fingerprint(self) -> str:
+        """Name the answers: equal where answers are bound to be the same, to the last bit."""
+        scaled = json.dumps(self.temperatures, sort_keys=True)
+        facts = [self.how, scaled, *(member.fingerprint() for member in self.members)]
+        return hashlib.sha256(" ".join(facts).encode()).hexdigest()
 
     def watched(self, progress: Progress) -> Self:
         """Return the same, calling `progress` with the task, rows done and rows in all."""

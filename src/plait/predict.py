@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
+from plait.answers.stream import answer_file, refuse_abstaining
 from plait.calibration import apply_temperature, read_temperatures
 from plait.data import Collator, Dataset, Tokenizer
 from plait.errors import RunError, UsageError, suggest
@@ -17,6 +20,7 @@ from plait.evaluate import Scorer, Scores, Task, choose_batch_size, score_answer
 from plait.model.encoder import build_encoder
 from plait.model.inference import Form, pack, why_not
 from plait.registry import load_plugin
+from plait.thresholds import choose_threshold
 from plait.training.build import (
     build_collator,
     build_model,
@@ -34,10 +38,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from plait.answers.stream import FileAnswers
     from plait.config import RunConfig
     from plait.data import SplitName
     from plait.evaluate import Floats
     from plait.model.multitask import MultitaskModel
+    from plait.thresholds import Threshold
 
     Progress = Callable[[str, int, int], None]
     """Called with what is under way, how much of it is done and how much there is."""
@@ -64,7 +70,7 @@ class Answerer(ABC):
 
     @abstractmethod
     def identify(self) -> str:
-        """Return a name of what answers before it is calibrated: equal for equal weights."""
+        """Name the weights: what a calibration belongs to, and does not change."""
 
     @abstractmethod
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
@@ -117,6 +123,10 @@ class Answerer(ABC):
     def watched(self, progress: Progress) -> Self:
         """Return the same, calling `progress` with the task, rows done and rows in all."""
 
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Name the answers: equal where they are bound to be the same, to the last bit."""
+
     def task(self, name: str) -> Task:
         """Return a task by its name."""
         if name not in self.tasks:
@@ -135,6 +145,57 @@ class Answerer(ABC):
                 wanted = "two texts" if spec.is_pair else "one text"
                 raise UsageError(f"task {task!r} takes {wanted} an example, not {len(row)}")
         return [self.describe(task, answer) for answer in self.answer(task, self.tokenise(rows))]
+
+    def predict_file(
+        self,
+        path: str | Path,
+        out: str | Path,
+        *,
+        tasks: Sequence[str] | None = None,
+        text: Sequence[str] | None = None,
+        probabilities: bool = False,
+        threshold: float | Mapping[str, float] | None = None,
+        review: str | Path | None = None,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> FileAnswers:
+        """Answer every row of a file of any size into another: CSV, TSV, JSONL or Parquet.
+
+        `tasks` are all that fit unless given, `text` the columns they read; `threshold`, for all
+        or by task, is the confidence below which an answer is marked for review, and `review` a
+        file for those rows alone. `resume` goes on where an earlier call was stopped.
+        """
+        return answer_file(
+            self,
+            Path(path),
+            Path(out),
+            tasks=tasks,
+            text=text,
+            probabilities=probabilities,
+            threshold=threshold,
+            review=None if review is None else Path(review),
+            resume=resume,
+            progress=progress,
+        )
+
+    def choose_threshold(
+        self, task: str, accuracy: float, split: SplitName = "dev", *, data: str | None = None
+    ) -> Threshold:
+        """Choose how sure an answer must be so that those given are this accurate on a split."""
+        refuse_abstaining(task, self.task(task).spec.kind)
+        datasets = self.load_split(split, data=data, tasks=[task])
+        if task not in datasets:
+            raise UsageError(
+                f"the recipe of {self.folder} names no {split} files for {task}, on which a "
+                "threshold could be chosen; give one by hand"
+            )
+        labels = datasets[task].labels
+        assert labels is not None
+        answers = [self.describe(task, row) for row in self.answer(task, datasets[task])]
+        pairs = zip(answers, labels.tolist(), strict=True)
+        right = [answer.value == label for answer, label in pairs]
+        sure = [answer.confidence or 0.0 for answer in answers]
+        return choose_threshold(sure, right, accuracy)
 
     def describe(self, task: str, answer: NDArray[np.float64]) -> Prediction:
         """Put one row of answers into words."""
@@ -170,6 +231,8 @@ class Predictor(Answerer):
     tokenizer: Tokenizer
     collator: Collator
     scorer: Scorer
+    form: Form
+    """What it computes in."""
 
     @classmethod
     def load(
@@ -222,7 +285,9 @@ class Predictor(Answerer):
         temperatures = {}
         if calibrated:
             temperatures = read_temperatures(folder.path, lambda: hash_file(folder.weights))
-        return cls(folder.path, config, tasks, temperatures, model, tokenizer, collator, scorer)
+        return cls(
+            folder.path, config, tasks, temperatures, model, tokenizer, collator, scorer, form
+        )
 
     def identify(self) -> str:
         """Return the hash of the weights."""
@@ -241,6 +306,15 @@ class Predictor(Answerer):
     def watched(self, progress: Progress) -> Self:
         """Return the same, calling `progress` with the task, rows done and rows in all."""
         return replace(self, scorer=replace(self.scorer, progress=progress))
+
+    def fingerprint(self) -> str:
+        """Name the answers: equal where they are bound to be the same, to the last bit."""
+        files = RunFolder(self.folder)
+        facts = [self.identify(), *(hash_file(path) for path in (files.recipe, files.tokenizer))]
+        facts.append(json.dumps(self.temperatures, sort_keys=True))
+        device = next(self.model.parameters()).device
+        facts += [self.form, device.type, str(self.scorer.batch_size), torch.__version__]
+        return hashlib.sha256(" ".join(facts).encode()).hexdigest()
 
     def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Return the encoder's pooled vector of each text, [texts, width]."""

@@ -3,6 +3,7 @@
 members/                an ensemble's runs, a folder each
 ensemble.toml           which they are, how their answers become one
 scores.json             dev scores of their common answers
+card.md                 what they are together, for people
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plait.ensemble import compare_tasks, load, outline, read_outlines, write_ensemble
+from plait.card import make_card
+from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
+from plait.ensemble import CARD, compare_tasks, load, outline, read_outlines, write_ensemble
 from plait.errors import RecipeError, RunError
 from plait.training import run
 from plait.training.build import build_tasks, check_parts
@@ -23,7 +26,7 @@ from plait.training.run import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from plait.config import EnsembleConfig, RunConfig
+    from plait.config import RunConfig
     from plait.evaluate import Floats
     from plait.training.listeners import Listener
     from plait.training.teachers import Members, Progress
@@ -33,7 +36,7 @@ MEMBERS = "members"
 
 
 def train(
-    config: RunConfig,
+    recipe: RunConfig | EnsembleConfig | Path | str,
     out: Path | str,
     *,
     data: str | None = None,
@@ -41,12 +44,19 @@ def train(
     command: str = "plait train RECIPE --out RUN --resume",
     listeners: Sequence[Listener] = (),
 ) -> Outcome:
-    """Train a recipe into a folder, or go on with what is there.
+    """Train a recipe, by name, path or as it was read, into a folder, or go on with what is there.
 
-    `data` stands in for the recipe's data root; `command` is how the user would resume.
+    `data` stands in for the recipe's data root; `command` is how the user would resume. A recipe
+    that lists members makes an ensemble.
     """
+    if isinstance(recipe, str | Path):
+        recipe = read_ensemble(recipe) if lists_members(recipe) else read_recipe(recipe)
+    if isinstance(recipe, EnsembleConfig):
+        return train_ensemble(
+            recipe, out, data=data, resume=resume, command=command, listen=lambda _: listeners
+        )
     return run.train(
-        config,
+        recipe,
         out,
         data=data,
         resume=resume,
@@ -146,6 +156,7 @@ def train_ensemble(
         result["dev"] = watched.evaluate("dev", data=data).to_json()
         result["baseline"] = next(iter(results.values()))["baseline"]
     write_text(folder / "scores.json", json.dumps(result, indent=1))
+    write_text(folder / CARD, make_card(folder))
     return Outcome(folder, result)
 
 

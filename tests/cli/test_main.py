@@ -23,6 +23,7 @@ COMMANDS = [
     "evaluate",
     "predict",
     "submit",
+    "card",
     "ensemble",
     "audit",
     "report",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import importlib
 import io
 import json
 
@@ -12,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from plait.answers import journal, stream
+from plait.cli.display import Display
+from plait.data import Records
 from plait.predict import Predictor
-
-module = importlib.import_module("plait.cli.predict")  # the package's own `predict` is the command
 
 TEXTS = ["the film was great .", "the book was awful .", "the meal, plain .", 'a "sad" song']
 
@@ -85,7 +85,7 @@ def test_bad_lines_are_named(plait, trained, args, stdin, told):
         (["a", "--input", "x.csv"], "not both"),
         (["a", "--column", "x"], "give the file with --input"),
         (["--input", "nowhere.csv"], "there is no file nowhere.csv"),
-        (["a", "--output", "x.txt"], "should end in .csv or .jsonl, or give --format"),
+        (["a", "--output", "x.txt"], "should end in .csv, .tsv, .jsonl or .parquet"),
         (["a", "--output", "nowhere/x.csv"], "there is no folder nowhere"),
     ],
 )
@@ -122,7 +122,7 @@ def write(path, column="text"):
 
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.csv.gz", "x.jsonl", "x.parquet"])
 def test_every_kind_of_file_in_its_order(plait, trained, tmp_path, name, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 3)
+    monkeypatch.setattr(stream, "CHUNK", 3)
     write(tmp_path / name)
     done = plait("predict", trained, "--task", "mood", "--input", tmp_path / name)
     assert (done.code, done.err) == (0, "")
@@ -142,7 +142,9 @@ def test_another_column_and_jsonl_with_probabilities(plait, trained, tmp_path):
     done = plait(*args, "--column", "body", "--output", out, "--probabilities")
     assert (done.code, done.out, done.err) == (0, "", "")
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert [line["texts"] for line in lines] == [[text] for text in TEXTS]
+    assert [(line["id"], line["body"]) for line in lines] == [
+        (f"r{i}", text) for i, text in enumerate(TEXTS)
+    ]
     for line in lines:
         chances = line["mood"]["probabilities"]
         assert list(chances) == ["bad", "so-so", "good"]
@@ -161,7 +163,7 @@ def test_what_is_there_is_not_overwritten(plait, trained, tmp_path):
 
 
 def test_a_bad_row_is_found_before_the_first_answer(plait, trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 1)
+    monkeypatch.setattr(stream, "CHUNK", 1)
     (tmp_path / "x.csv").write_text("text\ngood\ngood\n \n")
     args = ["predict", trained, "--task", "mood", "--input", tmp_path / "x.csv"]
     done = plait(*args)
@@ -180,27 +182,123 @@ def test_files_without_rows(plait, trained, tmp_path):
     assert (done.code, done.out) == (0, "id,text,mood,mood_label,mood_confidence\n")
 
 
-def test_rows_are_taken_as_they_are_answered(trained, monkeypatch):
+def test_rows_are_taken_as_they_are_answered(trained):
     """Memory must not grow with the input: an endless one is answered, too."""
-    monkeypatch.setattr(module, "CHUNK", 8)
     taken = 0
 
     def endless():
         nonlocal taken
         while True:
-            taken += 1
-            yield str(taken), ("the film was great .",)
+            yield Records.of({"text": ["the film was great ."] * 8}, taken)
+            taken += 8
 
-    answers = module._answer(Predictor.load(trained), ["mood"], endless(), 0, None)
-    assert [next(answers)[0] for _ in range(20)] == [str(i) for i in range(1, 21)]
+    model = Predictor.load(trained)
+    columns = stream.choose_columns(model, ["mood"], ["text"])
+    answered = stream.answer_records(model, columns, endless())
+    assert [next(answered)[0].numbers[0] for _ in range(3)] == [0, 8, 16]
     assert taken <= 24
 
 
 def test_progress_counts_every_answer(plait, trained, tmp_path, monkeypatch):
     monkeypatch.setattr("plait.cli.display.PLAIN_SECONDS", -1)
-    monkeypatch.setattr(module, "CHUNK", 2)
+    monkeypatch.setattr(stream, "CHUNK", 2)
     (tmp_path / "x.csv").write_text("a,b\n" + "one,two\n" * 5)
     args = ["predict", trained, "--task", "same", "--task", "near", "--input", tmp_path / "x.csv"]
     err = plait(*args, "--output", tmp_path / "out.csv").err
-    counts = [line.split()[1].rstrip(",") for line in err.splitlines()]
+    checked, *answered = err.splitlines()
+    assert checked == f"reading {tmp_path / 'x.csv'}: 100%"
+    counts = [line.split()[1].rstrip(",") for line in answered]
     assert counts == ["2/10", "4/10", "6/10", "8/10", "9/10", "10/10"]
+
+
+# --- going on, and holding back ----------------------------------------------------------
+
+
+def stop_at(done):
+    """Ctrl-C once so many answers are there."""
+
+    def work(_, __, now, ___, **____):
+        if now >= done:
+            raise KeyboardInterrupt
+
+    return work
+
+
+def test_what_was_stopped_goes_on(plait, trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "CHUNK", 2)
+    monkeypatch.setattr(journal, "SAVE_SECONDS", -1.0)
+    write(tmp_path / "x.csv")
+    args = ["predict", trained, "--task", "mood", "--input", tmp_path / "x.csv", "--output"]
+    assert plait(*args, tmp_path / "whole.csv").code == 0
+    out = tmp_path / "out.csv"
+    with monkeypatch.context() as patch:
+        patch.setattr(Display, "work", stop_at(3))
+        patch.setattr(Display, "reading", lambda *_: None)
+        done = plait(*args, out)
+    assert done.code == 130
+    assert done.complaint() == (
+        "stopped; 2 of 4 rows are kept. Go on with: the same command and --resume"
+    )
+    assert "go on with --resume" in plait(*args, out).complaint()
+    assert plait(*args, out, "--resume") == (0, "", "")
+    assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    again = plait(*args, out, "--resume")
+    assert (again.code, again.err) == (0, f"note: {out} is finished already\n")
+
+
+def test_rows_that_are_not_sure_enough(plait, trained, tmp_path):
+    write(tmp_path / "x.csv")
+    args = ["predict", trained, "--task", "mood", "--precision", "fp32"]
+    answers = Predictor.load(trained).predict("mood", TEXTS)
+    least = sorted(answer.confidence for answer in answers)[2] - 1e-6
+    out, review = tmp_path / "out.csv", tmp_path / "review.csv"
+    files = ["--input", tmp_path / "x.csv", "--output", out, "--review", review]
+    done = plait(*args, *files, "--threshold", least)
+    assert (done.code, done.err) == (0, "note: mood: 2 of 4 rows are for review\n")
+    held = [f"r{i}" for i, answer in enumerate(answers) if answer.confidence < least]
+    assert [row["id"] for row in rows(review.read_text())] == held
+    words = plait(*args, "--threshold", 1, TEXTS[0]).out
+    assert words.splitlines()[1].endswith("sure), for review")
+
+
+def test_a_wanted_accuracy(plait, trained):
+    args = ["predict", trained, "--task", "mood", "--format", "jsonl", "--accuracy"]
+    done = plait(*args, "0.2", stdin=b"the film\n")
+    assert done.code == 0
+    assert json.loads(done.out)["mood"]["review"] in (True, False)
+    assert done.err.startswith("note: mood: answers at least ")
+    assert "of 18 dev rows" in done.err
+    done = plait(*args, "0.99", "a")
+    assert done.code == 2
+    assert "no threshold makes an accuracy of 0.99 certain on 18 rows" in done.complaint()
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["a", "--threshold", "2"], "a threshold is a probability from 0 to 1"),
+        (["a", "--threshold", ".5", "--accuracy", ".5"], "not both"),
+        (["a", "--data", "x"], "--data is where --accuracy finds the dev files"),
+        (["a", "--review", "x.csv", "--threshold", ".5"], "--review goes with --input and"),
+        (["a", "--resume"], "give the same --input and --output"),
+        (["a", "--format", "parquet"], "name a file with --output"),
+        (["a", "b", "--task", "near", "--threshold", ".5"], "task 'near' is of kind 'score'"),
+    ],
+)
+def test_what_does_not_go_together(plait, trained, args, told):
+    task = [] if "near" in args else ["--task", "mood"]
+    done = plait("predict", trained, *task, *args)
+    assert done.code == 2
+    assert told in done.complaint()
+
+
+def test_lines_into_parquet(plait, trained, tmp_path):
+    out = tmp_path / "out.parquet"
+    args = ["predict", trained, "--task", "mood", "--output"]
+    assert plait(*args, out, stdin=b"good\nbad\n") == (0, "", "")
+    table = pa.parquet.read_table(out)
+    assert table["id"].to_pylist() == ["0", "1"]
+    assert table["text"].to_pylist() == ["good", "bad"]
+    assert plait(*args, out, stdin=b"a\n").code == 2
+    assert plait(*args, tmp_path / "b.csv", stdin=b"a\n\n").code == 2
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["out.parquet"]

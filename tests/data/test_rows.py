@@ -14,7 +14,7 @@ import pytest
 
 from plait.config import BadRows
 from plait.data.files import open_source
-from plait.data.rows import FileReport, LabelError, LabelReader, RowReader, read_rows
+from plait.data.rows import FileReport, LabelError, LabelReader, RowReader
 from plait.data.source import Columns
 from plait.errors import DataError
 from plait.types import TaskSpec
@@ -256,16 +256,6 @@ def test_ids(tmp_path: Path, write_rows: WriteRows) -> None:
         path = write_rows(tmp_path / f"data.{kind}", rows)
         reader = RowReader(open_source(path), Columns(("text",), id=name), None, "error")
         assert [i for chunk in reader for i in chunk.ids.to_pylist()] == ids
-
-
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "parquet.gz"])
-def test_a_file_of_no_task(tmp_path: Path, write_rows: WriteRows, kind: str) -> None:
-    rows = [{"name": "n1", "b": " x ", "a": "y"}, {"name": "n2", "b": "z", "a": "w"}]
-    path = write_rows(tmp_path / f"data.{kind}", rows)
-    assert list(read_rows(path, ("a", "b"), "name")) == [("n1", ("y", "x")), ("n2", ("w", "z"))]
-    assert list(read_rows(path, ("a",), "id")) == [("0", ("y",)), ("1", ("w",))]
-    with pytest.raises(DataError, match=r"there is no (column|key) 'c'"):
-        list(read_rows(path, ("c",)))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 OWN_PART = ROOT / "docs" / "how-to" / "own-part.md"
 OWN_DATA = ROOT / "docs" / "how-to" / "own-data.md"
 FOLLOW = ROOT / "docs" / "how-to" / "follow-a-run.md"
+PYTHON = ROOT / "docs" / "how-to" / "python.md"
+REVIEW = ROOT / "docs" / "how-to" / "review.md"
 
 
 @pytest.fixture(autouse=True)
@@ -179,3 +181,36 @@ def test_reading_the_log(tiny_recipe, capsys):
     exec(compile(code.text, str(code), "exec"), {})
     printed = capsys.readouterr().out.split()
     assert printed[::2] == ["12", "24"]
+
+
+# --- from Python -------------------------------------------------------------------------
+
+
+def test_estimators(tiny_encoder, capsys, monkeypatch):
+    """With the tiny encoder for the packaged one, and fewer parts to cross-validate on."""
+    pytest.importorskip("sklearn")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    small = f"TextClassifier({str(tiny_encoder)!r}, max_length=32, "
+    first, second = (
+        block.text.replace("TextClassifier(", small).replace("cv=5", "cv=2").replace("cv=3", "cv=2")
+        for block in read_blocks(PYTHON, "python")
+        if "TextClassifier(" in block.text
+    )
+    Path("classify.py").write_text(first, encoding="utf-8")
+    exec(compile(second, str(PYTHON), "exec"), {})
+    printed = capsys.readouterr().out
+    assert "['bad' 'good']" in printed
+    assert "{'lr': " in printed
+
+
+def test_holding_back(tiny_recipe, capsys):
+    """The page's program, on the tiny recipe's own words and a wish that it can meet."""
+    plait.train(tiny_recipe(), "runs/demo")
+    Path("reviews.csv").write_text("body\nthe film was great .\n", encoding="utf-8")
+    (code,) = (block.text for block in read_blocks(REVIEW, "python"))
+    code = code.replace("sentiment", "mood").replace("accuracy=0.8", "accuracy=0.1")
+    exec(compile(code, str(REVIEW), "exec"), {})
+    assert "of dev\n{'mood': " in capsys.readouterr().out
+    header = Path("answers.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert header == "id,body,mood,mood_label,mood_confidence,mood_review"
+    assert Path("review.csv").exists()

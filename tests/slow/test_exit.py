@@ -11,8 +11,8 @@ import pytest
 SCRIPT = """
 import sys
 from pathlib import Path
-from plait.data import read_rows
-print(sum(1 for _ in read_rows(Path(sys.argv[1]), ("sentence",), "id")))
+from plait.data import RecordFile
+print(RecordFile(Path(sys.argv[1]), ["sentence"]).survey().num_rows)
 """
 
 

@@ -50,6 +50,7 @@ def test_the_average_of_one_run_is_that_run(tiny_run, tmp_path):
 def test_what_is_in_the_folder(tiny_run, moved, tmp_path):
     out = average_runs([tiny_run, moved], tmp_path / "soup")
     names = ["encoder.json", "model.safetensors", "recipe.toml", "run.json", "tokenizer.json"]
+    names = sorted(["card.md", *names])
     assert sorted(path.name for path in out.path.iterdir()) == names
     info = json.loads(out.info.read_text())
     assert [m["run"] for m in info["averaged"]] == [str(tiny_run), str(moved)]

@@ -25,6 +25,7 @@ def test_what_a_run_leaves(runs):
     assert outcome.folder == runs.folder / "a"
     assert {path.name for path in outcome.folder.iterdir()} == {
         ".lock",
+        "card.md",
         "recipe.toml",
         "model.safetensors",
         "checkpoint.safetensors",

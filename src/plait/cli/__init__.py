@@ -13,6 +13,7 @@ from plait import __version__
 from plait.cli.audit import audit
 from plait.cli.average import average
 from plait.cli.calibrate import calibrate
+from plait.cli.card import card
 from plait.cli.check import check
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
@@ -53,6 +54,7 @@ app.command(epilog="Example: plait mistakes runs/demo --task sentiment --csv wro
 app.command(epilog="Example: plait audit runs/demo --task sentiment")(audit)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
+app.command(epilog="Example: plait card runs/demo")(card)
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
 app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)
 app.command(epilog="Example: plait report runs/demo runs/slower --out demos.html")(report)

@@ -34,6 +34,7 @@ def average(
     if data is not None:
         import json
 
+        from plait.card import make_card
         from plait.cli.display import Display
         from plait.cli.evaluate import load_watched, show_scores
         from plait.training.checkpoint import write_text
@@ -47,6 +48,7 @@ def average(
             "dev": scores.to_json(),
         }
         write_text(folder.scores, json.dumps(result, indent=1))
+        write_text(folder.card, make_card(folder.path))
         show_scores(scores, "dev")
         typer.echo()
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"

@@ -148,7 +148,7 @@ def _check_encoder(config: RunConfig) -> None:
 
 def _predict(out: Path) -> str:
     """Answer the examples, in words."""
-    from plait.cli.predict import in_words
+    from plait.answers.formats import in_words
     from plait.predict import Predictor
 
     predictor = Predictor.load(out)

@@ -5,27 +5,23 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument, load_watched
+from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument
+from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import BinaryIO, TextIO
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import BinaryIO
 
+    from plait.answers.formats import Format
     from plait.cli.display import Display
+    from plait.data import Records
     from plait.predict import Answerer
-    from plait.types import Prediction
 
-CHUNK = 1024
-"""Rows answered at a time, so that memory does not grow with the input."""
-
-Format = Literal["words", "csv", "jsonl"]
-
-Row = tuple[str, tuple[str, ...]]
-"""A row's id and its texts."""
+Form = Literal["words", "csv", "tsv", "jsonl", "parquet"]
 
 
 def predict(
@@ -53,20 +49,50 @@ def predict(
         typer.Option(
             "--column",
             metavar="NAME",
-            help="Text column of FILE, twice for pairs; the first task's unless set.",
+            help="Text column of FILE, twice for pairs; the task's own unless set.",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FILE", help="A new file for answers, .csv or .jsonl."),
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="A new file for answers: .csv, .tsv, .jsonl or .parquet.",
+        ),
     ] = None,
     form: Annotated[
-        Format | None,
-        typer.Option("--format", help="Words for texts as arguments, else CSV, unless set."),
+        Form | None,
+        typer.Option(
+            "--format", help="By --output's ending; else words for arguments, CSV for the rest."
+        ),
     ] = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Write every class's probability, too.")
     ] = False,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            "--accuracy",
+            metavar="PART",
+            help="Hold back answers so that the others are this accurate on dev: 0.95.",
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold", metavar="P", help="Hold back answers less confident than this: 0.8."
+        ),
+    ] = None,
+    review: Annotated[
+        Path | None,
+        typer.Option(
+            "--review", metavar="FILE", help="A second new file, for rows held back alone."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an --output that was stopped.")
+    ] = False,
+    data: DataOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
 ) -> None:
@@ -74,65 +100,59 @@ def predict(
 
     Without texts and --input, lines are read from standard input; for a task on pairs the two
     texts stand on one line with a tab between them.
+
+    A file may be of any size: it is read and answered piece by piece, in its order. Its columns
+    are kept, and each task's are added. What was stopped goes on with --resume.
+
+    With --accuracy or --threshold, answers that are not sure enough are marked for review.
     """
     from plait.cli.display import Display
 
-    _check_words(texts, input_, column, output)
-    shape = _choose_format(form, output, bool(texts))
+    _check_words(texts, input_, column, output, form)
+    _check_options(input_, output, accuracy, threshold, review, data, resume=resume)
     with Display() as display:
-        predictor = load_watched(run, device, display, precision=precision)
-        names = _choose_tasks(predictor, task, len(texts or ()))
-        width = len(predictor.tasks[names[0]].spec.text)
-        rows: Iterable[Row]
-        total = 0
-        if texts:
-            rows = _from_arguments(texts, width)
-        elif input_ is not None:
-            total, rows = _from_file(input_, predictor, names[0], column, display)
-        else:
-            rows = _from_lines(sys.stdin.buffer, width)
-        watched = output is not None or not (texts or sys.stdout.isatty())
-        if not watched:
-            display.close()  # the answers themselves show how far it is
-        answers = _answer(predictor, names, rows, total, display if watched else None)
-        write = {"words": _write_words, "csv": _write_csv, "jsonl": _write_jsonl}[shape]
-        with _open(output) as file:
-            write(file, predictor, names, answers, probabilities)
+        if resume and output is not None and _is_finished(output):
+            display.note(f"{output} is finished already")
+            return
+        display.begin(f"loading {run}")
+        from plait.answers.stream import answer_file, choose_tasks
+        from plait.ensemble import load
+
+        model = load(run, device=device, precision=precision)
+        names = choose_tasks(model, task, len(texts or ()) or None)
+        least = _choose_thresholds(model, names, accuracy, threshold, data, display)
+        if input_ is None or output is None:
+            rows = _Rows(texts, input_, column)
+            _answer_at_once(model, names, rows, output, form, probabilities, least, display)
+            return
+        done = answer_file(
+            model,
+            input_,
+            output,
+            tasks=names,
+            text=column,
+            form=form,
+            probabilities=probabilities,
+            threshold=least,
+            review=review,
+            resume=resume,
+            command="the same command and --resume",
+            reading=display.reading,
+            progress=display.work,
+        )
+        for name, count in done.num_review.items():
+            display.note(f"{name}: {count:,} of {done.num_rows:,} rows are for review")
 
 
-Answer = tuple[str, tuple[str, ...], "dict[str, Prediction]"]
-"""A row's id, its texts, and each task's answer."""
-
-
-def _answer(
-    predictor: Answerer, names: list[str], rows: Iterable[Row], total: int, display: Display | None
-) -> Iterator[Answer]:
-    """Answer rows in their order, a chunk at a time; `total` is 0 where nobody knows it."""
-    from itertools import islice
-
-    done = 0  # answers so far: each task has one for each row
-
-    def show(_: str, now: int, __: int) -> None:
-        if display is not None:
-            display.work("answering", done + now, total * len(names))
-
-    predictor = predictor.watched(show)
-    rows = iter(rows)
-    while chunk := list(islice(rows, CHUNK)):
-        texts = [row[1] for row in chunk]
-        answers = {}
-        for name in names:
-            answers[name] = predictor.predict(name, texts)
-            done += len(chunk)
-        for i, (row_id, row_texts) in enumerate(chunk):
-            yield row_id, row_texts, {name: answers[name][i] for name in names}
-
-
-# --- what to answer ----------------------------------------------------------------------
+# --- what goes together ------------------------------------------------------------------
 
 
 def _check_words(
-    texts: list[str] | None, input_: Path | None, column: list[str] | None, output: Path | None
+    texts: list[str] | None,
+    input_: Path | None,
+    column: list[str] | None,
+    output: Path | None,
+    form: Form | None,
 ) -> None:
     """Refuse what does not go together before anything slow begins."""
     from plait.errors import UsageError
@@ -145,42 +165,146 @@ def _check_words(
         raise UsageError(
             f"there is no file {input_}; leave out --input to read lines from standard input"
         )
-    if output is not None and output.exists():
-        raise UsageError(f"{output} exists already and is not overwritten; name another --output")
+    if output is not None and form is None:
+        from plait.answers.formats import choose_format
+
+        choose_format(output)
+    if form == "parquet" and output is None:
+        raise UsageError("Parquet is nothing for a terminal: name a file with --output")
     if output is not None and not output.parent.is_dir():
         raise UsageError(f"there is no folder {output.parent} for --output {output.name}")
     if not texts and input_ is None and sys.stdin.isatty():
         raise UsageError("give texts as arguments, a file with --input, or lines on standard input")
 
 
-def _choose_tasks(predictor: Answerer, wanted: list[str] | None, num_texts: int) -> list[str]:
-    """Return the tasks asked for, or all that take the same number of texts."""
+def _check_options(
+    input_: Path | None,
+    output: Path | None,
+    accuracy: float | None,
+    threshold: float | None,
+    review: Path | None,
+    data: str | None,
+    *,
+    resume: bool,
+) -> None:
     from plait.errors import UsageError
 
-    names = list(dict.fromkeys(wanted or predictor.tasks))
-    widths = {name: len(predictor.task(name).spec.text) for name in names}
-    if wanted is None and num_texts == 1 and 1 in widths.values():
-        names = [name for name in names if widths[name] == 1]
-    if len({widths[name] for name in names}) > 1:
-        raise UsageError(
-            "say which task with --task, since some take one text and some two: "
-            + ", ".join(f"{name} ({width})" for name, width in widths.items())
+    if output is not None and output.exists() and not resume:
+        raise UsageError(f"{output} exists already and is not overwritten; name another --output")
+    if resume and (input_ is None or output is None):
+        raise UsageError("--resume goes on with a file: give the same --input and --output")
+    if accuracy is not None and threshold is not None:
+        raise UsageError("give --accuracy, which chooses a threshold, or --threshold, not both")
+    if data is not None and accuracy is None:
+        raise UsageError("--data is where --accuracy finds the dev files; the texts are --input's")
+    if review is None:
+        return
+    if input_ is None or output is None:
+        raise UsageError("--review goes with --input and --output")
+    if accuracy is None and threshold is None:
+        raise UsageError("--review needs --accuracy or --threshold to hold answers back")
+
+
+def _is_finished(output: Path) -> bool:
+    from plait.answers.journal import journal_place
+
+    return output.exists() and not journal_place(output).exists()
+
+
+def _choose_thresholds(
+    model: Answerer,
+    names: list[str],
+    accuracy: float | None,
+    threshold: float | None,
+    data: str | None,
+    display: Display,
+) -> dict[str, float] | None:
+    """Return how sure each task must be; on dev, where an accuracy is wanted."""
+    if accuracy is None:
+        return None if threshold is None else dict.fromkeys(names, threshold)
+    found = {}
+    watched = model.watched(display.scoring)
+    for name in names:
+        chosen = watched.choose_threshold(name, accuracy, data=data)
+        found[name] = chosen.value
+        display.note(
+            f"{name}: answers at least {chosen.value:.4f} sure are given, which are "
+            f"{chosen.share:.0%} of {chosen.num_rows:,} dev rows, {chosen.accuracy:.1%} of them "
+            f"right (at least {chosen.bound:.1%}, with a certainty of 95%)"
         )
-    return names
+    return found
 
 
-def _from_arguments(texts: list[str], width: int) -> list[Row]:
+# --- arguments, lines, and what goes to a terminal ---------------------------------------
+
+
+class _Rows(NamedTuple):
+    """Where texts come from: arguments, a file, or else standard input."""
+
+    texts: list[str] | None
+    path: Path | None
+    column: list[str] | None
+
+
+def _answer_at_once(
+    model: Answerer,
+    names: list[str],
+    rows: _Rows,
+    output: Path | None,
+    form: Form | None,
+    probabilities: bool,
+    threshold: dict[str, float] | None,
+    display: Display,
+) -> None:
+    """Answer what nobody can go on with once it is stopped."""
+    from plait.answers.columns import rename_taken
+    from plait.answers.formats import FORMATS, choose_format
+    from plait.answers.stream import CHUNK, answer_records, choose_columns, open_records
+    from plait.data import open_source, text_schema
+
+    here = () if rows.path is None else open_source(rows.path).names()
+    columns = choose_columns(
+        model, names, here, text=rows.column, probabilities=probabilities, threshold=threshold
+    )
+    total = 0
+    slices: Iterable[Records]
+    if rows.path is not None:
+        file = open_records(model, rows.path, columns)
+        survey = file.survey(display.reading)
+        schema, total, slices = survey.schema, survey.num_rows, file.slices(CHUNK)
+    else:
+        text = columns[0].text
+        if rows.texts:
+            lines = iter(_from_arguments(rows.texts, len(text)))
+        else:
+            lines = _from_lines(sys.stdin.buffer, len(text))
+        schema, slices = text_schema(["id", *text]), _slices(lines, text, CHUNK)
+    columns = rename_taken(columns, schema.names)
+    shape = form or (choose_format(output) if output else "words" if rows.texts else "csv")
+    written = FORMATS[shape](schema, columns)
+    watched = output is not None or not (rows.texts or sys.stdout.isatty())
+    if not watched:
+        display.close()  # the answers themselves show how far it is
+    answered = answer_records(
+        model, columns, slices, total=total, progress=display.work if watched else None
+    )
+    with _open(output, written) as write:
+        write(written.head())
+        for records, answers in answered:
+            write(written.encode(records, answers))
+
+
+def _from_arguments(texts: list[str], width: int) -> list[tuple[str, ...]]:
     from plait.errors import UsageError
 
     if len(texts) % width:
         raise UsageError(f"this task takes texts two by two, and {len(texts)} were given")
     if not all(text.strip() for text in texts):
         raise UsageError("one of the texts is empty")
-    pairs = [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]
-    return [(str(i), pair) for i, pair in enumerate(pairs)]
+    return [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]
 
 
-def _from_lines(stream: BinaryIO, width: int) -> Iterator[Row]:
+def _from_lines(stream: BinaryIO, width: int) -> Iterator[tuple[str, ...]]:
     from plait.errors import DataError
 
     for number, line in enumerate(stream, 1):
@@ -198,123 +322,34 @@ def _from_lines(stream: BinaryIO, width: int) -> Iterator[Row]:
             )
         if not all(text.strip() for text in texts):
             raise DataError("the text is empty", path="<stdin>", line=number)
-        yield str(number - 1), texts
+        yield texts
 
 
-def _from_file(
-    path: Path, predictor: Answerer, task: str, columns: list[str] | None, display: Display
-) -> tuple[int, Iterator[Row]]:
-    """Return how many rows a file has and the rows; a bad one is found before the first answer."""
-    from plait.data import read_rows
-    from plait.errors import UsageError
+def _slices(
+    lines: Iterator[tuple[str, ...]], text: tuple[str, ...], size: int
+) -> Iterator[Records]:
+    from itertools import count, islice
 
-    settings = predictor.config.tasks[task]
-    names = tuple(columns or settings.text)
-    if len(names) != len(settings.text):
-        raise UsageError(f"task {task!r} takes {len(settings.text)} text columns, not {len(names)}")
-    display.begin(f"checking {path}")
-    return sum(1 for _ in read_rows(path, names, settings.id)), read_rows(path, names, settings.id)
+    from plait.data import Records
 
-
-# --- how to write it ---------------------------------------------------------------------
-
-
-def _choose_format(form: Format | None, output: Path | None, as_arguments: bool) -> Format:
-    from plait.errors import UsageError
-
-    if form is not None:
-        return form
-    if output is None:
-        return "words" if as_arguments else "csv"
-    endings: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl"}
-    if output.suffix not in endings:
-        raise UsageError(f"--output {output} should end in .csv or .jsonl, or give --format")
-    return endings[output.suffix]
-
-
-def in_words(answer: Prediction) -> str:
-    """Write an answer for a reader: its label, and how sure the model is."""
-    sure = "" if answer.confidence is None else f" ({answer.confidence:.0%} sure)"
-    return f"{answer.label}{sure}"
+    for start in count(0, size):
+        chunk = list(islice(lines, size))
+        if not chunk:
+            return
+        columns = dict(zip(text, zip(*chunk, strict=True), strict=True))
+        yield Records.of(columns, start)
 
 
 @contextmanager
-def _open(path: Path | None) -> Iterator[TextIO]:
-    if path is None:
-        yield sys.stdout
+def _open(output: Path | None, written: Format) -> Iterator[Callable[[bytes], object]]:
+    """Give what writes bytes to standard output, or to a file that is there once it is whole."""
+    if output is None:
+        yield lambda data: sys.stdout.write(data.decode("utf-8"))
         return
-    from plait.training.checkpoint import atomic_path
-
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        yield file
-
-
-def _write_words(
-    file: TextIO,
-    predictor: Answerer,
-    names: list[str],
-    answers: Iterable[Answer],
-    probabilities: bool,
-) -> None:
-    for _, texts, row in answers:
-        print(" | ".join(texts), file=file)
-        for name in names:
-            answer = row[name]
-            print(f"  {name}: {in_words(answer)}", file=file)
-            if probabilities:
-                for label, p in zip(
-                    predictor.tasks[name].spec.labels, answer.probabilities, strict=True
-                ):
-                    print(f"    {p:6.1%}  {label}", file=file)
-
-
-def _write_csv(
-    file: TextIO,
-    predictor: Answerer,
-    names: list[str],
-    answers: Iterable[Answer],
-    probabilities: bool,
-) -> None:
-    import csv
-
-    writer = csv.writer(file, lineterminator="\n")
-    header = ["id", *predictor.tasks[names[0]].spec.text]
-    for name in names:
-        labels = predictor.tasks[name].spec.labels
-        header += [name, *([f"{name}_label", f"{name}_confidence"] if labels else [])]
-        header += [f"{name}_p_{label}" for label in labels if probabilities]
-    writer.writerow(header)
-    for row_id, texts, row in answers:
-        cells: list[Any] = [row_id, *texts]
-        for name in names:
-            answer = row[name]
-            if answer.confidence is None:
-                cells.append(f"{answer.value:.4f}")
-                continue
-            cells += [answer.value, answer.label, f"{answer.confidence:.4f}"]
-            cells += [f"{p:.4f}" for p in answer.probabilities if probabilities]
-        writer.writerow(cells)
-
-
-def _write_jsonl(
-    file: TextIO,
-    predictor: Answerer,
-    names: list[str],
-    answers: Iterable[Answer],
-    probabilities: bool,
-) -> None:
-    import json
-
-    for row_id, texts, row in answers:
-        line: dict[str, Any] = {"id": row_id, "texts": texts}
-        for name in names:
-            answer = row[name]
-            line[name] = {"value": answer.value}
-            if answer.confidence is not None:
-                line[name] |= {"label": answer.label, "confidence": round(answer.confidence, 6)}
-                if probabilities:
-                    labels = predictor.tasks[name].spec.labels
-                    line[name]["probabilities"] = dict(
-                        zip(labels, (round(p, 6) for p in answer.probabilities), strict=True)
-                    )
-        print(json.dumps(line, ensure_ascii=False), file=file)
+    part = output.with_name(f"{output.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file.write
+        written.finish(part, output)
+    finally:
+        part.unlink(missing_ok=True)

@@ -121,6 +121,8 @@ class TaskConfig(Section, TaskSpec):
     """Header of the answer's column in a submission file."""
     submit_name: str | None = None
     """How a submission file's name begins; the task's own name unless set."""
+    licence: str = ""
+    """Licence of the task's files, for the model's card."""
 
 
 class DataConfig(Section):
@@ -183,6 +185,8 @@ class TextsConfig(Section):
     """The files: one, or a list."""
     text: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = Field(min_length=1, max_length=3)
     """Text columns: one, a pair, or anchor, positive and hard negative."""
+    licence: str = ""
+    """Licence of the files, for the model's card."""
 
 
 Beta = Annotated[float, Field(ge=0, lt=1)]

@@ -8,7 +8,8 @@ from plait.data.files import open_source
 from plait.data.fingerprints import Shared, shared_examples
 from plait.data.folders import cache_root, find_file, find_root, sample_root
 from plait.data.parcels import Parcel
-from plait.data.rows import FileReport, read_rows
+from plait.data.records import RecordFile, Records, Survey, text_schema
+from plait.data.rows import FileReport
 from plait.data.source import Columns
 from plait.data.split import Place, Progress, SplitName
 from plait.data.store import Dataset, Ragged, load_split, load_texts
@@ -29,9 +30,12 @@ __all__ = [
     "Place",
     "Progress",
     "Ragged",
+    "RecordFile",
+    "Records",
     "Rows",
     "Shared",
     "SplitName",
+    "Survey",
     "Swapper",
     "Tokenizer",
     "cache_root",
@@ -42,8 +46,8 @@ __all__ = [
     "load_split",
     "load_texts",
     "open_source",
-    "read_rows",
     "sample_root",
     "shared_examples",
     "text_lengths",
+    "text_schema",
 ]

@@ -34,8 +34,15 @@ class JsonLines(Source):
         with self._open() as (stream, raw):
             numbers: list[int] = []
             rows: list[list[str | None]] = []
+            lines: list[bytes] = []
             bad: list[BadRow] = []
             size = 0
+
+            def chunk() -> Chunk:
+                whole = pa.array(lines, pa.string()) if columns.whole else None
+                found = _columns(rows, columns)
+                return Chunk(np.array(numbers, np.int64), found, raw.tell(), bad, whole)
+
             for number, line in enumerate(stream):
                 if number == 0:
                     line = line.removeprefix(b"\xef\xbb\xbf")
@@ -47,13 +54,14 @@ class JsonLines(Source):
                     continue
                 numbers.append(number)
                 rows.append(row)
+                if columns.whole:
+                    lines.append(line)
                 size += len(line)
                 if size > self.chunk_bytes:
-                    yield Chunk(np.array(numbers), _columns(rows, columns), raw.tell(), bad)
-                    numbers, rows, bad, size = [], [], [], 0
+                    yield chunk()
+                    numbers, rows, lines, bad, size = [], [], [], [], 0
             if rows or bad:
-                last = np.array(numbers, np.int64)
-                yield Chunk(last, _columns(rows, columns), raw.tell(), bad)
+                yield chunk()
 
 
 def _columns(rows: list[list[str | None]], columns: Columns) -> list[Any]:

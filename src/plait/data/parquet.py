@@ -36,10 +36,15 @@ class Parquet(Source):
             for name in columns.text:
                 self._require_text(name, schema.field(name).type)
             size, total, done = self.path.stat().st_size, file.metadata.num_rows, 0
-            for batch in file.iter_batches(self.chunk_rows, columns=list(dict.fromkeys(columns))):
+            every = schema.names if columns.whole else []
+            self._require(every, schema.names)
+            names = [*columns, *every]
+            for batch in file.iter_batches(self.chunk_rows, columns=list(dict.fromkeys(names))):
                 numbers = np.arange(done, done + len(batch))
                 done += len(batch)
-                yield Chunk(numbers, [batch.column(n) for n in columns], size * done // total)
+                arrays = [batch.column(name) for name in names]
+                chunk = Chunk(numbers, arrays, size * done // total)
+                yield chunk.fold(every) if columns.whole else chunk
 
     @contextmanager
     def _open_parquet(self) -> Iterator[Any]:

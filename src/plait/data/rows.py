@@ -15,13 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.data.files import open_source
 from plait.data.source import BadRow, Chunk, Columns, Source, plain_text
 from plait.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -48,15 +46,19 @@ class Rows:
     """Bytes of the file read so far."""
     numbers: npt.NDArray[np.int64]
     """Each row's number in its file, as the file's source counts."""
+    whole: Any = None
+    """The rows as they stand in the file, where asked for."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, rows: npt.NDArray[np.int64]) -> Rows:
         """Return some of the rows."""
-        labels = None if self.labels is None else self.labels[rows]
         texts = tuple(t.take(rows) for t in self.texts)
-        return Rows(texts, labels, self.ids.take(rows), self.position, self.numbers[rows])
+        labels = None if self.labels is None else self.labels[rows]
+        whole = None if self.whole is None else self.whole.take(rows)
+        ids, numbers = self.ids.take(rows), self.numbers[rows]
+        return Rows(texts, labels, ids, self.position, numbers, whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +86,6 @@ class FileReport:
         rows = "row" if total == 1 else "rows"
         place = f"first at {self.places[0]}"
         return f"{self.name}: {total:,} {rows} skipped ({reasons}; {place}){more}"
-
-
-def read_rows(
-    path: Path, text: tuple[str, ...], id: str | None = None
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Give the (id, texts) of every row of a file that is not part of a task.
-
-    The id is the row's number, from 0, where the file has no such column.
-    """
-    source = open_source(path)
-    columns = Columns(text, id=id if id in source.names() else None)
-    for rows in RowReader(source, columns, None, "error"):
-        texts = zip(*(column.to_pylist() for column in rows.texts), strict=True)
-        yield from zip(rows.ids.to_pylist(), texts, strict=True)
 
 
 # --- labels --------------------------------------------------------------------------------
@@ -245,7 +233,7 @@ class RowReader:
         num_texts = len(self.columns.text)
         texts = []
         for name, array in zip(self.columns.text, chunk.columns, strict=False):
-            text, broken = _decode(array)
+            text, broken = decode(array)
             complain(broken, "not UTF-8", f"column {name!r} is not UTF-8")
             complain(
                 _where(pc.match_substring(text, "\0")),
@@ -262,9 +250,9 @@ class RowReader:
         if self.columns.id is None:
             ids = pa.array(chunk.numbers).cast(pa.string())
         else:
-            ids, broken = _decode(_as_text(chunk.columns[-1]))
+            ids, broken = decode(_as_text(chunk.columns[-1]))
             complain(broken, "not UTF-8", f"column {self.columns.id!r} is not UTF-8")
-        rows = Rows(tuple(texts), values, ids, chunk.position, chunk.numbers)
+        rows = Rows(tuple(texts), values, ids, chunk.position, chunk.numbers, chunk.whole)
         if found:
             good = np.ones(len(rows), bool)
             good[list(found)] = False
@@ -294,7 +282,7 @@ def _where(mask: Any) -> npt.NDArray[np.int64]:
     return np.flatnonzero(mask.to_numpy(zero_copy_only=False))
 
 
-def _decode(array: Any) -> tuple[Any, list[int]]:
+def decode(array: Any) -> tuple[Any, list[int]]:
     """Turn bytes into text; give the places of those that are not UTF-8, which become ''."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)

@@ -42,13 +42,12 @@ class Separated(Source):
         header = self.names()
         self._require(columns, header)
         places = [header.index(name) for name in columns]
-        done = 0
-        try:
-            for chunk in self._read_fast(places, len(header)):
-                done += len(chunk.numbers)
-                yield chunk
-        except pa.ArrowInvalid:
-            yield from self._read_carefully(places, len(header), done)
+        if not columns.whole:
+            yield from self._read(places, len(header))
+            return
+        self._require(header, header)  # each name stands for one column
+        for chunk in self._read([*places, *range(len(header))], len(header)):
+            yield chunk.fold(header)
 
     def lines(self, numbers: Sequence[int]) -> list[int]:
         """Return where rows begin, counting blank lines and those inside quotes."""
@@ -75,6 +74,15 @@ class Separated(Source):
                     raise DataError("the header is not UTF-8 text", path=self.path, line=number)
                 return header
         raise DataError("the file is empty", path=self.path)
+
+    def _read(self, places: list[int], width: int) -> Iterator[Chunk]:
+        done = 0
+        try:
+            for chunk in self._read_fast(places, width):
+                done += len(chunk.numbers)
+                yield chunk
+        except pa.ArrowInvalid:
+            yield from self._read_carefully(places, width, done)
 
     def _read_fast(self, places: list[int], width: int) -> Iterator[Chunk]:
         names, end = [f"f{place}" for place in places], f"f{width - 1}"

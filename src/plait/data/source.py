@@ -11,11 +11,12 @@ import lzma
 import zlib
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
+import pyarrow as pa
 
 from plait.errors import DataError, suggest
 
@@ -35,6 +36,8 @@ class Columns:
     text: tuple[str, ...]
     label: str | None = None
     id: str | None = None
+    whole: bool = False
+    """Whether every row is wanted as it stands in the file as well."""
 
     def __iter__(self) -> Iterator[str]:
         yield from self.text
@@ -61,6 +64,14 @@ class Chunk:
     """Bytes of the file read so far."""
     bad: list[BadRow] = field(default_factory=list)
     """Rows of this stretch that have no columns to speak of."""
+    whole: Any = None
+    """The rows as they stand, where asked for: a struct array of all columns, or lines of JSON."""
+
+    def fold(self, names: Sequence[str]) -> Chunk:
+        """Return the same with its last columns, which have these names, as whole rows."""
+        count = len(self.columns) - len(names)
+        whole = pa.StructArray.from_arrays(self.columns[count:], names=list(names))
+        return replace(self, columns=self.columns[:count], whole=whole)
 
 
 def plain_text(value: object) -> str | None:

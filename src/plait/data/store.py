@@ -126,7 +126,7 @@ class Dataset:
         name: str = "texts",
     ) -> Dataset:
         """Tokenise texts given by hand, in memory: tuples of one text each, or of two."""
-        checked = [_check_texts(i, row) for i, row in enumerate(texts)]
+        checked = [check_texts(i, row) for i, row in enumerate(texts)]
         if len(set(map(len, checked))) > 1:
             raise DataError("some examples have one text and some two")
         limit = max_length - tokenizer.layout.num_single
@@ -287,7 +287,7 @@ class _Strings(Sequence[str]):
         return self._data[self._offsets[i] : self._offsets[i + 1]].tobytes().decode("utf-8")
 
 
-def _check_texts(number: int, row: Any) -> tuple[str, ...]:
+def check_texts(number: int, row: Any) -> tuple[str, ...]:
     """Return one example's texts stripped, after the checks that rows of files pass."""
     if isinstance(row, str) or not 1 <= len(row) <= 2:
         raise DataError(f"example {number} is not a tuple of one text or two")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from plait import __version__
+from plait.card import make_card
 from plait.config import to_toml
 from plait.errors import RunError
 from plait.training.checkpoint import (
@@ -67,6 +68,7 @@ def average_runs(runs: Sequence[str | Path], out: str | Path) -> RunFolder:
     for source, copy in ((first.encoder, target.encoder), (first.tokenizer, target.tokenizer)):
         with atomic_path(copy) as temporary:
             shutil.copyfile(source, temporary)
+    write_text(target.card, make_card(target.path))
     write_weights(target.weights, weights)  # last: a folder without it says that it is not whole
     return target
 

@@ -39,13 +39,18 @@ def atomic_path(path: Path) -> Iterator[Path]:
     try:
         with disk_full_told(path):
             yield temporary
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            sync_folder(path.parent)
+            put_in_place(temporary, path)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def put_in_place(written: Path, path: Path) -> None:
+    """Give a file that is whole its name, once all of it is on disk."""
+    with written.open("rb+") as file:
+        os.fsync(file.fileno())
+    written.replace(path)
+    sync_folder(path.parent)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -8,6 +8,7 @@ tokenizer.json
 run.json                versions, hardware, encoder, data, teachers
 metrics.jsonl           losses and scores over time
 scores.json             dev scores of the best model, once finished
+card.md                 what the model is, for people, once finished
 calibration.json        temperatures of the probabilities, where calibrated
 audit.json              the score card of `plait audit`, once audited
 answers/                answers to dev, where a report or a calibration asked for them
@@ -73,6 +74,11 @@ class RunFolder:
     def scores(self) -> Path:
         """Dev scores of a finished run."""
         return self.path / "scores.json"
+
+    @property
+    def card(self) -> Path:
+        """A page about the model."""
+        return self.path / "card.md"
 
     @property
     def info(self) -> Path:
@@ -177,15 +183,22 @@ def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) 
 
 def take_lock(file: IO[str], folder: RunFolder) -> None:
     """Keep a folder to this process for as long as the file is open."""
+    if not lock(file):
+        raise RunError(f"{folder.path} is being trained by another process")
+
+
+def lock(file: IO[Any]) -> bool:
+    """Keep a file to this process for as long as it is open; say whether no other had it."""
     if os.name != "posix":  # no such lock elsewhere
-        return
+        return True
     import fcntl
 
     with suppress(OSError):  # some network drives have no locks, either
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunError(f"{folder.path} is being trained by another process") from error
+        except BlockingIOError:
+            return False
+    return True
 
 
 def write_parts(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from plait.card import make_card
 from plait.data import shared_examples
 from plait.errors import Interrupted, RunError
 from plait.evaluate import Scorer, Scores, choose_batch_size, score_baseline
@@ -390,6 +391,7 @@ class _Session:
             result["dev"] = (self.best_scores or self._score(data["dev"])).to_json()
             result["baseline"] = baseline.to_json()
         write_text(folder.scores, json.dumps(result, indent=1))
+        write_text(folder.card, make_card(folder.path))
         state.finished = True
         self.clock = time.monotonic()
         self._save(None)

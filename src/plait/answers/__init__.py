@@ -1,0 +1,1 @@
+"""Rows of any number become files of answers: columns, formats, a journal to go on from."""

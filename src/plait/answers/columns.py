@@ -1,0 +1,93 @@
+"""What is written of a task's answers: which columns, of which types, and what stands in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from plait.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from plait.types import Prediction, TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerColumns:
+    """One task's columns of a file of answers."""
+
+    task: str
+    spec: TaskSpec
+    text: tuple[str, ...]
+    """Columns that the task reads."""
+    name: str
+    """What the columns' names begin with: the task's, unless the file has such a column."""
+    probabilities: bool = False
+    """Whether there is a column for every class."""
+    threshold: float | None = None
+    """Confidence below which an answer is for review; None where there is no such column."""
+
+    def types(self) -> dict[str, Any]:
+        """Return the columns by name, with their types."""
+        if not self.spec.labels:
+            return {self.name: pa.float64()}
+        found = {
+            self.name: pa.int64(),
+            f"{self.name}_label": pa.string(),
+            f"{self.name}_confidence": pa.float64(),
+        }
+        if self.probabilities:
+            found |= {f"{self.name}_p_{label}": pa.float64() for label in self.spec.labels}
+        if self.threshold is not None:
+            found[f"{self.name}_review"] = pa.bool_()
+        return found
+
+    def cells(self, answer: Prediction) -> list[Any]:
+        """Return what stands in the columns for one answer."""
+        if answer.confidence is None:
+            return [answer.value]
+        cells: list[Any] = [answer.value, answer.label, answer.confidence]
+        cells += answer.probabilities if self.probabilities else ()
+        return cells if self.threshold is None else [*cells, self.is_unsure(answer)]
+
+    def table(self, answer: Prediction) -> dict[str, Any]:
+        """Return the same as one table, for formats that have such."""
+        if answer.confidence is None:
+            return {"value": answer.value}
+        table: dict[str, Any] = {"value": answer.value, "label": answer.label}
+        table["confidence"] = round(answer.confidence, 6)
+        if self.probabilities:
+            chances = (round(p, 6) for p in answer.probabilities)
+            table["probabilities"] = dict(zip(self.spec.labels, chances, strict=True))
+        if self.threshold is not None:
+            table["review"] = self.is_unsure(answer)
+        return table
+
+    def is_unsure(self, answer: Prediction) -> bool:
+        """Say whether an answer is less sure than it should be."""
+        sure = answer.confidence
+        return self.threshold is not None and sure is not None and sure < self.threshold
+
+
+def rename_taken(columns: Iterable[AnswerColumns], names: Iterable[str]) -> list[AnswerColumns]:
+    """Give columns whose names the file has already other ones: predicted_TASK and so on.
+
+    A file often has the right answers in a column called as the task is: that one is kept.
+    """
+    taken = set(names)
+    found = []
+    for column in columns:
+        choices = (column, replace(column, name=f"predicted_{column.task}"))
+        free = [choice for choice in choices if not taken & choice.types().keys()]
+        if not free:
+            there = min(taken & choices[1].types().keys())
+            raise UsageError(
+                f"the answers of task {column.task!r} would need a column {there!r}, which the "
+                "file has already; give it another name"
+            )
+        found.append(free[0])
+        taken |= free[0].types().keys()
+    return found

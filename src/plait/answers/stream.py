@@ -1,0 +1,232 @@
+"""A file of any size becomes a file of answers, a chunk at a time and in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plait import __version__
+from plait.answers.columns import AnswerColumns, rename_taken
+from plait.answers.formats import FORMATS, choose_format
+from plait.answers.journal import Journal, journal_place
+from plait.data import RecordFile, open_source
+from plait.errors import Interrupted, UsageError
+from plait.thresholds import refuse_threshold
+from plait.training.checkpoint import hash_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from plait.answers.formats import Answers
+    from plait.data import Records
+    from plait.predict import Answerer
+
+    Progress = Callable[[str, int, int], None]
+    """Called with what is under way, how much of it is done and how much there is."""
+
+CHUNK = 2048
+"""Rows answered at a time: memory does not grow with the input, and rows of like length, which
+are answered together, are found among this many."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileAnswers:
+    """A finished file of answers."""
+
+    path: Path
+    num_rows: int
+    num_review: dict[str, int]
+    """For each task that may abstain, how many of its answers are for review."""
+
+
+def choose_tasks(
+    model: Answerer, wanted: Sequence[str] | None, num_texts: int | None = None
+) -> list[str]:
+    """Return the tasks asked for, or all that take the same number of texts."""
+    names = list(dict.fromkeys(wanted or model.tasks))
+    widths = {name: len(model.task(name).spec.text) for name in names}
+    if not wanted and num_texts == 1 and 1 in widths.values():
+        names = [name for name in names if widths[name] == 1]
+    if len({widths[name] for name in names}) > 1:
+        raise UsageError(
+            "say which task with --task, since some take one text and some two: "
+            + ", ".join(f"{name} ({width})" for name, width in widths.items())
+        )
+    return names
+
+
+def choose_columns(
+    model: Answerer,
+    tasks: Sequence[str],
+    names: Sequence[str],
+    *,
+    text: Sequence[str] | None = None,
+    probabilities: bool = False,
+    threshold: float | Mapping[str, float] | None = None,
+) -> list[AnswerColumns]:
+    """Choose what each task reads of a file with these columns, and what is written of it.
+
+    A task reads the columns of its recipe; where the file has none of them, those of the first
+    task, whose texts may be called otherwise.
+    """
+    first = tuple(text or model.task(tasks[0]).spec.text)
+    found = []
+    for task in tasks:
+        spec = model.task(task).spec
+        if len(first) != len(spec.text):
+            raise UsageError(f"task {task!r} takes {len(spec.text)} text columns, not {len(first)}")
+        own = text is None and set(spec.text) <= set(names)
+        least = threshold.get(task) if isinstance(threshold, Mapping) else threshold
+        if least is not None:
+            refuse_threshold(least)
+            refuse_abstaining(task, spec.kind)
+        texts = spec.text if own else first
+        found.append(AnswerColumns(task, spec, texts, task, probabilities, least))
+    return found
+
+
+def refuse_abstaining(task: str, kind: str) -> None:
+    """Refuse to hold back answers that have no probability of being right."""
+    if kind not in ("classes", "binary"):
+        raise UsageError(
+            f"task {task!r} is of kind {kind!r}, whose answers have no probability of being right "
+            "to hold them back by; leave it out by naming the others with --task"
+        )
+
+
+def answer_records(
+    model: Answerer,
+    columns: Sequence[AnswerColumns],
+    slices: Iterable[Records],
+    *,
+    start: int = 0,
+    total: int = 0,
+    progress: Progress | None = None,
+) -> Iterator[tuple[Records, Answers]]:
+    """Answer rows in their order; `total` is 0 where nobody knows it.
+
+    `progress` counts answers, of which each task has one for each row, from row `start` on.
+    """
+    done = start * len(columns)
+
+    def show(_: str, now: int, __: int) -> None:
+        assert progress is not None
+        progress("answering", done + now, total * len(columns))
+
+    watched = model if progress is None else model.watched(show)
+    for records in slices:
+        datasets: dict[tuple[str, ...], Any] = {}  # tasks that read the same texts share them
+        answers: Answers = {}
+        for column in columns:
+            if column.text not in datasets:
+                datasets[column.text] = model.tokenise(records.examples(column.text))
+            found = watched.answer(column.task, datasets[column.text])
+            answers[column.task] = [model.describe(column.task, row) for row in found]
+            done += len(records)
+        yield records, answers
+
+
+def answer_file(
+    model: Answerer,
+    path: Path,
+    out: Path,
+    *,
+    tasks: Sequence[str] | None = None,
+    text: Sequence[str] | None = None,
+    form: str | None = None,
+    probabilities: bool = False,
+    threshold: float | Mapping[str, float] | None = None,
+    review: Path | None = None,
+    resume: bool = False,
+    command: str = "the same call and resume=True",
+    reading: Progress | None = None,
+    progress: Progress | None = None,
+) -> FileAnswers:
+    """Answer every row of a file into another one.
+
+    `form` is the output's format, by its ending unless given; `command` is how the user would go
+    on; `reading` hears how far the first pass over the file is, `progress` how far the answers.
+    """
+    outputs = [out, *([] if review is None else [review])]
+    _check_paths(path, outputs, resume=resume)
+    if review is not None and threshold is None:
+        raise UsageError("a file for review needs a threshold, or an accuracy to choose one by")
+    forms = [form or choose_format(out), *map(choose_format, outputs[1:])]
+    names = choose_tasks(model, tasks)
+    chosen = choose_columns(
+        model,
+        names,
+        open_source(path).names(),
+        text=text,
+        probabilities=probabilities,
+        threshold=threshold,
+    )
+    file = open_records(model, path, chosen)
+    survey = file.survey(reading)
+    columns = rename_taken(chosen, survey.schema.names)
+    formats = {p: FORMATS[f](survey.schema, columns) for p, f in zip(outputs, forms, strict=True)}
+    settings = {
+        "input": {"name": path.name, "sha256": hash_file(path)},
+        "model": model.fingerprint(),
+        "tasks": {c.task: {"text": c.text, "threshold": c.threshold} for c in columns},
+        "probabilities": probabilities,
+        "format": dict(zip([p.name for p in outputs], forms, strict=True)),
+        "chunk": CHUNK,
+        "plait": __version__,
+    }
+    journal = Journal(formats, settings)
+    with journal.opened(resume=resume), _interruptible(journal, survey.num_rows, command):
+        answered = answer_records(
+            model,
+            columns,
+            () if journal.is_written else file.slices(CHUNK, journal.rows),
+            start=journal.rows,
+            total=survey.num_rows,
+            progress=progress,
+        )
+        for records, answers in answered:
+            unsure = {c.task: [c.is_unsure(a) for a in answers[c.task]] for c in columns}
+            pieces = {out: formats[out].encode(records, answers)}
+            if review is not None:
+                rows = np.flatnonzero(np.any(list(unsure.values()), axis=0))
+                some = {task: [found[i] for i in rows] for task, found in answers.items()}
+                pieces[review] = formats[review].encode(records.take(rows), some)
+            journal.write(pieces, len(records), {task: sum(rows) for task, rows in unsure.items()})
+        journal.finish()
+    counts = {c.task: journal.counts.get(c.task, 0) for c in columns if c.threshold is not None}
+    return FileAnswers(out, survey.num_rows, counts)
+
+
+def open_records(model: Answerer, path: Path, columns: Sequence[AnswerColumns]) -> RecordFile:
+    """Open a file to be answered; rows that no recipe has a name for are numbered."""
+    ids = [model.config.tasks[column.task].id for column in columns]
+    texts = [name for column in columns for name in column.text]
+    return RecordFile(path, texts, ["id", *(name for name in ids if name)])
+
+
+def _check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    going_on = resume and journal_place(outputs[0]).exists()
+    for i, output in enumerate(outputs):
+        if output.resolve() in [path.resolve(), *(o.resolve() for o in outputs[:i])]:
+            raise UsageError(f"{output} is named twice; what is written is a file of its own")
+        if not output.parent.is_dir():
+            raise UsageError(f"there is no folder {output.parent} for {output.name}")
+        if output.exists() and not going_on:
+            raise UsageError(f"{output} exists already and is not overwritten; name another file")
+
+
+@contextmanager
+def _interruptible(journal: Journal, total: int, command: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped; {journal.saved_rows:,} of {total:,} rows are kept. Go on with: {command}"
+        ) from None

@@ -1,0 +1,364 @@
+"""What a run's folder holds becomes a page about its model: the card, in Markdown.
+
+A card says what the model answers, how well, what it was made of and what it is not good for.
+It is made of the folder's files alone, so it can be made again at any time. Files that other
+commands leave there (`audit.json`, `calibration.json`) add sections of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plait.config import read_recipe
+from plait.errors import RunError
+from plait.evaluate import primary_metric
+from plait.intervals import wilson_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from plait.config import FileConfig, RunConfig, TaskConfig
+
+MOST_LABELS = 8
+"""Classes that are named one by one."""
+
+
+def make_card(folder: Path) -> str:
+    """Return the card of a run, of an average of runs, or of an ensemble."""
+    if (folder / "ensemble.toml").is_file():
+        return _page(_ensemble_sections(folder))
+    return _page(_run_sections(folder))
+
+
+def _page(sections: Iterable[Sequence[str]]) -> str:
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _run_sections(folder: Path) -> list[Sequence[str]]:
+    config = read_recipe(folder / "recipe.toml")
+    info, scores = _read(folder / "run.json"), _read(folder / "scores.json")
+    made = "made by averaging the weights of runs" if "averaged" in info else "trained together"
+    return [
+        [f"# {config.name}"],
+        [config.about] if config.about else [],
+        [f"One text encoder with {_count(config.tasks, 'task')}, {made} by {_maker(info)}."],
+        *_tasks(config),
+        *_scores(config, scores),
+        *_data(config, info),
+        *_encoder(config, info),
+        *_settings(config, info, scores),
+        *_uses(config),
+        *_limits(folder, config, scores),
+        *_extras(folder),
+        *_loading(config, has_vectors=True),
+    ]
+
+
+def _ensemble_sections(folder: Path) -> list[Sequence[str]]:
+    table = tomllib.loads((folder / "ensemble.toml").read_text(encoding="utf-8"))
+    members = [folder / member for member in table["members"]]
+    for member in members:
+        if not (member / "recipe.toml").is_file():
+            raise RunError(f"{folder / 'ensemble.toml'} names a member {member}, which is no run")
+    config = read_recipe(members[0] / "recipe.toml")
+    info, scores = _read(members[0] / "run.json"), _read(folder / "scores.json")
+    name = scores.get("recipe", folder.resolve().name)
+    rows = []
+    for written, member in zip(table["members"], members, strict=True):
+        facts = _read(member / "run.json").get("encoder", {})
+        rows.append([f"[{member.name}]({written}/card.md)", str(facts.get("origin", ""))])
+    how = {"mode": "by vote (scores by their median)", "mean": "by the mean of their answers"}
+    count = _count(members, "run")
+    return [
+        [f"# {name}"],
+        [f"An ensemble of {count} that answer as one, {how[table['how']]}."],
+        ["## Members"],
+        ["Each has a card of its own."],
+        _table(["run", "encoder"], rows),
+        *_tasks(config),
+        *_scores(config, scores),
+        *_data(config, info),
+        *_uses(config),
+        *_limits(folder, config, scores),
+        *_extras(folder),
+        *_loading(config, has_vectors=False),
+    ]
+
+
+# --- what it answers, and how well -------------------------------------------------------
+
+
+def _tasks(config: RunConfig) -> list[Sequence[str]]:
+    rows = [[name, task.kind, _reads(task), _answers(task)] for name, task in config.tasks.items()]
+    about = [f"- {name}: {task.about}" for name, task in config.tasks.items() if task.about]
+    return [["## Tasks"], _table(["task", "kind", "reads", "answers"], rows), about]
+
+
+def _reads(task: TaskConfig) -> str:
+    pair = ", encoded apart" if task.inputs == "apart" else ""
+    return " and ".join(f"`{name}`" for name in task.text) + pair
+
+
+def _answers(task: TaskConfig) -> str:
+    if not task.labels:
+        return f"a score from {task.range[0]:g} to {task.range[1]:g}"
+    named = ", ".join(task.labels[:MOST_LABELS])
+    more = len(task.labels) - MOST_LABELS
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _scores(config: RunConfig, scores: Mapping[str, Any]) -> list[Sequence[str]]:
+    dev = scores.get("dev")
+    if not dev:
+        told = "There are none: no dev set was scored. `plait evaluate` scores any labelled files."
+        return [["## Scores"], [told]]
+    baseline = scores.get("baseline", {}).get("primary", {})
+    rows = []
+    for name, value in dev["primary"].items():
+        metric = primary_metric(config.tasks[name], config.tasks[name].metric)
+        count = dev["tasks"][name]["num_examples"]
+        least = ""
+        if metric == "accuracy" and value is not None and count:
+            least = _figure(float(wilson_bound(value * count, count)))
+        figures = [_figure(baseline.get(name)), _figure(value), least]
+        rows.append([name, metric, *figures, f"{count:,}"])
+    summary = dev["summary"]
+    return [
+        ["## Scores"],
+        _table(["task", "figure", "baseline", "this model", "at least", "dev rows"], rows, right=2),
+        [
+            "The baseline answers without reading: the most frequent class, or the mean score, of "
+            "the training rows.",
+            "At least: the lower end of Wilson's interval, with a certainty of 95%. "
+            f"Overall {_figure(summary['overall'])}, mean {_figure(summary['mean'])}.",
+        ],
+    ]
+
+
+# --- what it is made of ------------------------------------------------------------------
+
+
+def _data(config: RunConfig, info: Mapping[str, Any]) -> list[Sequence[str]]:
+    counts = info.get("data", {})
+    rows = []
+    for name, task in config.tasks.items():
+        for split, files in (("train", task.train), ("dev", task.dev)):
+            found = counts.get(split, {}).get(name)
+            if files or found:
+                rows.append([name, split, *_files(files, found), task.licence or "not told"])
+    for name, texts in config.texts.items():
+        found = counts.get("texts", {}).get(name)
+        licence = texts.licence or "not told"
+        rows.append([name, "bare texts", *_files(texts.files, found), licence])
+    lines = ["Dev rows are never trained on; they choose the model that is kept."]
+    if config.data.folds:
+        part = f"part {config.data.fold} of {config.data.folds} of the training rows"
+        lines.append(f"Here dev is {part}, and the dev files were left unread.")
+    return [["## Data"], _table(["of", "split", "files", "rows", "licence"], rows), lines]
+
+
+def _files(files: Sequence[FileConfig], found: Mapping[str, Any] | None) -> list[str]:
+    rows = f"{found['rows']:,}" if found else "not told"
+    return [", ".join(f"`{Path(file.path).name}`" for file in files), rows]
+
+
+def _encoder(config: RunConfig, info: Mapping[str, Any]) -> list[Sequence[str]]:
+    facts = info.get("encoder", {})
+    lines = [f"- began as: `{facts.get('origin', config.encoder.source)}`"]
+    if facts.get("revision"):
+        lines.append(f"- revision: `{facts['revision']}`")
+    if facts.get("sha256"):
+        lines.append(f"- sha256 of its weights then: `{facts['sha256']}`")
+    lines.append(f"- a text's vector: {config.encoder.pooling}")
+    lines.append(f"- reads {config.encoder.max_length} tokens of an input at most")
+    seen = facts.get("notes") or (
+        "Nothing is known here of the texts it was trained on before; whoever made it can tell. "
+        "Where they hold rows of the dev files, scores are flattered."
+    )
+    return [["## Encoder"], lines, [f"What it has seen: {seen}"]]
+
+
+def _settings(
+    config: RunConfig, info: Mapping[str, Any], scores: Mapping[str, Any]
+) -> list[Sequence[str]]:
+    rows = []
+    for name in config.stages:
+        stage = config.stage_config(name)
+        parts = [stage.schedule, stage.aggregator, stage.weighting, *stage.regularizers]
+        names = ", ".join(part["name"] for part in parts)
+        rows.append(
+            [
+                name,
+                stage.kind["name"],
+                ", ".join(stage.tasks or config.tasks),
+                f"{stage.epochs}",
+                f"{stage.batch_size}",
+                f"{stage.lr:g}",
+                names,
+            ]
+        )
+    heads = ["stage", "trains by", "tasks", "epochs", "batch", "rate", "parts"]
+    lines = [f"Seed {config.seed}. Every setting is in `recipe.toml`."]
+    if scores.get("steps"):
+        lines.append(
+            f"The model kept is that after {scores['best_step']:,} of {scores['steps']:,} updates, "
+            f"by the {config.select} of the tasks' dev figures."
+        )
+    if info.get("device"):
+        lines.append(f"Trained on {info['device']} in {info['precision']}, torch {info['torch']}.")
+    for teacher in info.get("teachers", {}):
+        lines.append(f"Stage {teacher} learnt from a teacher; run.json names it.")
+    if config.published is not None:
+        row = config.published
+        lines.append(f"It rebuilds a published run: {row.system}, {row.row}.")
+    return [["## Training"], _table(heads, rows), lines]
+
+
+# --- what it is for ----------------------------------------------------------------------
+
+
+def _uses(config: RunConfig) -> list[Sequence[str]]:
+    names = ", ".join(config.tasks)
+    return [
+        ["## Intended use"],
+        [
+            f"Answering its own tasks ({names}) for texts of the kind, the language and the source "
+            "that it was trained on.",
+            "Figures above say how well that goes on rows like the dev rows, and nothing about "
+            "other texts.",
+        ],
+    ]
+
+
+def _limits(folder: Path, config: RunConfig, scores: Mapping[str, Any]) -> list[Sequence[str]]:
+    calibrated, audited = ((folder / f"{name}.json").is_file() for name in ("calibration", "audit"))
+    lines = [
+        f"- Inputs are cut to {config.encoder.max_length} tokens; what comes after is not read.",
+        "- Dev rows chose the model, so its dev figures are a little flattered. Rows nobody has "
+        "looked at tell more.",
+    ]
+    tasks = scores.get("dev", {}).get("tasks", {})
+    for name, task in tasks.items():
+        if weak := [entry for entry in task["per_class"] if entry["support"]]:
+            worst = min(weak, key=lambda entry: entry["recall"])
+            lines.append(
+                f"- {name}: weakest on {worst['label']}, of whose {worst['support']} dev rows "
+                f"{worst['recall']:.0%} are found."
+            )
+    if any(task.labels for task in config.tasks.values()) and not calibrated:
+        lines.append(
+            "- Confidence is the probability the model gives its answer. Nobody has checked that "
+            "it matches how often the answer is right."
+        )
+    if any(not task.labels for task in config.tasks.values()):
+        lines.append("- Scores never leave the range they were trained on.")
+    if not audited:
+        lines.append("- Who is served better or worse by its answers was not looked at.")
+    if config.plugins:
+        named = ", ".join(f"`{Path(plugin).name}`" for plugin in config.plugins)
+        lines.append(f"- It loads only where its plugins are: {named}.")
+    return [["## Limits"], lines]
+
+
+def _loading(config: RunConfig, *, has_vectors: bool) -> list[Sequence[str]]:
+    name, task = next(iter(config.tasks.items()))
+    texts = '"One text.", "Another text."' if task.is_pair else '"One text."'
+    example = f"({texts})" if task.is_pair else texts
+    vectors = ['model.embed(["One text."])  # a vector for each text'] if has_vectors else []
+    words = texts.replace(",", "")
+    return [
+        ["## Use it"],
+        ["`RUN` is the folder this page is in."],
+        [
+            "```console",
+            f"$ plait predict RUN --task {name} {words}",
+            f"$ plait predict RUN --task {name} --input texts.csv --output answers.csv",
+            "```",
+        ],
+        [
+            "```python",
+            "import plait",
+            "",
+            'model = plait.load("RUN")',
+            f'model.predict("{name}", [{example}])',
+            *vectors,
+            "```",
+        ],
+    ]
+
+
+# --- what other commands left ------------------------------------------------------------
+
+
+def _extras(folder: Path) -> list[Sequence[str]]:
+    sections: list[Sequence[str]] = []
+    for name, title, key in (
+        ("calibration.json", "Calibration", "tasks"),
+        ("audit.json", "Audit", "summary"),
+    ):
+        if table := _any_table(_read(folder / name).get(key)):
+            sections += [[f"## {title}"], table, [f"All of it is in `{name}`."]]
+    return sections
+
+
+def _any_table(rows: Any) -> list[str]:
+    """Lay out what may be a list of tables, or tables by name; other things are left out."""
+    if isinstance(rows, dict):
+        inner = {name: row for name, row in rows.items() if isinstance(row, dict)}
+        rows = [{"task": name, **row} for name, row in inner.items()]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return []
+    plain = [_flatten(row) for row in rows]
+    names = list(dict.fromkeys(key for row in plain for key in row))
+    return _table(names, [[_value(row.get(n)) for n in names] for row in plain]) if names else []
+
+
+def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the figures of inner tables beside the row's own, as "after ece"."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        inner = {f"{key} {name}": v for name, v in value.items()} if isinstance(value, dict) else {}
+        found |= inner or {key: value}
+    return {key: value for key, value in found.items() if not isinstance(value, dict | list)}
+
+
+def _value(value: Any) -> str:
+    return _figure(value) if isinstance(value, float) else "" if value is None else str(value)
+
+
+# --- Markdown ----------------------------------------------------------------------------
+
+
+def _table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], right: int | None = None
+) -> list[str]:
+    """Write a table; columns from `right` on, of figures, stand right."""
+    marks = ["--:" if right is not None and i >= right else "---" for i in range(len(heads))]
+    lines = [heads, marks, *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+def _figure(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
+
+
+def _count(things: Sequence[object] | Mapping[str, object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _maker(info: Mapping[str, Any]) -> str:
+    return f"plait {info['plait']}" if "plait" in info else "plait"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read a JSON file of the folder; one that is not there says nothing."""
+    if not path.is_file():
+        return {}
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+    return values if isinstance(values, dict) else {}

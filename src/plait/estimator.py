@@ -1,0 +1,219 @@
+"""Texts and answers in memory become a trained model, in the manner of scikit-learn.
+
+The protocol is theirs (https://scikit-learn.org/stable/developers/develop.html), so that their
+`cross_val_score`, `clone` and `GridSearchCV` take these classes. Their package is not needed.
+"""
+
+# ruff: noqa: N803 - X is what their protocol calls it
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import tomli_w
+
+from plait.config import read_recipe
+from plait.data.store import check_texts
+from plait.errors import UsageError, suggest
+from plait.evaluate import accuracy
+from plait.predict import Predictor
+from plait.runs import train
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from plait.evaluate import Floats
+    from plait.predict import Text
+
+TASK = "task"
+"""What the one task is called in the run."""
+
+
+class TextEstimator:
+    """What a classifier and a regressor of texts share: their settings, and how they train."""
+
+    _estimator_type = ""
+
+    def __init__(
+        self,
+        encoder: str = "packaged",
+        *,
+        epochs: int = 3,
+        batch_size: int = 32,
+        lr: float = 5e-5,
+        max_length: int = 128,
+        seed: int = 11711,
+        device: str = "auto",
+        overrides: Sequence[str] = (),
+        out: str | Path | None = None,
+    ):
+        self.encoder, self.epochs, self.batch_size, self.lr = encoder, epochs, batch_size, lr
+        self.max_length, self.seed, self.device = max_length, seed, device
+        self.overrides, self.out = overrides, out
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - the protocol's
+        """Return the settings by name."""
+        return {name: getattr(self, name) for name in _settings(type(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name."""
+        for name, value in params.items():
+            if name not in _settings(type(self)):
+                near = suggest(name, _settings(type(self)))
+                raise UsageError(f"{type(self).__name__} has no setting {name!r}{near}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = _settings(type(self))
+        params = self.get_params().items()
+        changed = [f"{name}={value!r}" for name, value in params if value != defaults[name]]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what scikit-learn, the only one to ask, wants to know of an estimator."""
+        theirs = import_module("sklearn.utils")
+        is_classifier = self._estimator_type == "classifier"
+        return theirs.Tags(
+            estimator_type=self._estimator_type,
+            target_tags=theirs.TargetTags(required=True),
+            classifier_tags=theirs.ClassifierTags() if is_classifier else None,
+            regressor_tags=None if is_classifier else theirs.RegressorTags(),
+            input_tags=theirs.InputTags(one_d_array=True, two_d_array=False, string=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether it was trained."""
+        return hasattr(self, "model_")
+
+    def _fit(self, X: Sequence[Text], labels: Sequence[Any], task: dict[str, Any]) -> None:
+        """Train a run of one task, in a folder that is gone afterwards unless one is named."""
+        examples = [check_texts(i, _texts(example)) for i, example in enumerate(X)]
+        if len(examples) != len(labels):
+            raise UsageError(f"there are {len(examples)} texts and {len(labels)} answers")
+        widths = {len(texts) for texts in examples}
+        if len(widths) != 1:
+            raise UsageError("give texts, or pairs of texts, and at least one of them")
+        names = ["text"] if widths == {1} else ["first", "second"]
+        with tempfile.TemporaryDirectory(prefix="plait-") as folder:
+            with (Path(folder) / "train.jsonl").open("w", encoding="utf-8") as file:
+                for texts, label in zip(examples, labels, strict=True):
+                    row = dict(zip(names, texts, strict=True)) | {"label": label}
+                    file.write(f"{json.dumps(row)}\n")
+            files = {"text": names, "label": "label", "train": "train.jsonl"}
+            config = read_recipe(self._write_recipe(Path(folder), task | files), self.overrides)
+            run = Path(folder) / "run" if self.out is None else Path(self.out)
+            train(config, run, data=folder)
+            self.model_ = Predictor.load(run, device=self.device)
+
+    def _write_recipe(self, folder: Path, task: dict[str, Any]) -> Path:
+        path = folder / "estimator.toml"
+        recipe = {
+            "name": type(self).__name__,
+            "seed": self.seed,
+            "device": self.device,
+            "listeners": [],
+            "encoder": {"source": self.encoder, "max_length": self.max_length},
+            "train": {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr},
+            "tasks": {TASK: task},
+        }
+        path.write_text(tomli_w.dumps(recipe), encoding="utf-8")
+        return path
+
+    def _answer(self, X: Sequence[Text]) -> Floats:
+        if not hasattr(self, "model_"):
+            raise UsageError(f"this {type(self).__name__} is not trained yet: call fit first")
+        return self.model_.answer(TASK, self.model_.tokenise([_texts(example) for example in X]))
+
+
+class TextClassifier(TextEstimator):
+    """Learns classes of texts, or of pairs of texts: `fit(X, y)`, then `predict(X)`.
+
+    `X` is a list of texts, or of tuples of two; `y` has the classes, as words or numbers. The
+    settings are those of a recipe: `encoder` is its source, and `overrides` are any others, as on
+    the command line ("train.warmup=0.1"). `out` keeps the run in a folder. There is no dev set:
+    the model after the last update is kept. After `fit`, `classes_` are the classes in the order of
+    the probabilities and `model_` is the Predictor, whose task is called 'task'.
+    """
+
+    _estimator_type = "classifier"
+
+    def fit(self, X: Sequence[Text], y: ArrayLike) -> Self:
+        """Train on texts and their classes."""
+        classes, numbers = np.unique(np.asarray(y), return_inverse=True)
+        if len(classes) < 2:
+            raise UsageError(f"a classifier needs two classes or more, and y has {len(classes)}")
+        # Words of our own in the file: theirs may be numbers, or differ in case alone.
+        words = [f"class {number}" for number in range(len(classes))]
+        task = {
+            "kind": "classes",
+            "labels": [str(name) for name in classes],
+            "label_map": dict(zip(words, range(len(classes)), strict=True)),
+        }
+        self._fit(X, [words[number] for number in numbers.ravel()], task)
+        self.classes_ = classes
+        return self
+
+    def predict(self, X: Sequence[Text]) -> NDArray[Any]:
+        """Return each text's class."""
+        numbers = self.predict_proba(X).argmax(axis=1)
+        chosen: NDArray[Any] = self.classes_[numbers]
+        return chosen
+
+    def predict_proba(self, X: Sequence[Text]) -> Floats:
+        """Return each text's probabilities, [texts, classes], in the order of `classes_`."""
+        return self._answer(X)
+
+    def score(self, X: Sequence[Text], y: ArrayLike) -> float:
+        """Return the accuracy."""
+        true = np.asarray(y)
+        return accuracy(np.ones(len(true)), self.predict(X) == true)
+
+
+class TextRegressor(TextEstimator):
+    """Learns scores of texts, or of pairs of texts: `fit(X, y)`, then `predict(X)`.
+
+    As TextClassifier, with numbers for `y`. Answers stay between the least and the greatest
+    number of `y`.
+    """
+
+    _estimator_type = "regressor"
+
+    def fit(self, X: Sequence[Text], y: ArrayLike) -> Self:
+        """Train on texts and their scores."""
+        scores = np.asarray(y, dtype=np.float64).ravel()
+        if not len(scores) or not np.isfinite(scores).all() or scores.min() == scores.max():
+            raise UsageError("a regressor needs finite scores that are not all the same")
+        span = [float(scores.min()), float(scores.max())]
+        self._fit(X, scores.tolist(), {"kind": "score", "range": span})
+        return self
+
+    def predict(self, X: Sequence[Text]) -> Floats:
+        """Return each text's score."""
+        return self._answer(X)
+
+    def score(self, X: Sequence[Text], y: ArrayLike) -> float:
+        """Return R squared: 1 for answers that are right, 0 for those of the mean."""
+        true = np.asarray(y, dtype=np.float64)
+        spread = float(((true - true.mean()) ** 2).sum())
+        error = float(((true - self.predict(X)) ** 2).sum())
+        return 1 - error / spread if spread else math.nan
+
+
+def _settings(cls: type) -> dict[str, Any]:
+    """Return the settings' names and defaults: what the class is made with."""
+    parameters = list(inspect.signature(cls).parameters.values())
+    return {parameter.name: parameter.default for parameter in parameters}
+
+
+def _texts(example: Text) -> tuple[str, ...]:
+    return tuple(example) if isinstance(example, tuple | list | np.ndarray) else (example,)

@@ -1,0 +1,376 @@
+"""Files of answers: every format, in order, whole after any interruption."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from plait.answers import formats, journal, stream
+from plait.answers.formats import choose_format
+from plait.answers.journal import journal_place
+from plait.errors import DataError, Interrupted, RunError, UsageError
+from plait.predict import Predictor
+
+WORDS = ["the", "film", "was", "great", "dull", "plain", "very", "not", "song", "meal", "."]
+
+
+def make_rows(count):
+    draw = random.Random(5)
+
+    def say():
+        return " ".join(draw.choices(WORDS, k=draw.randint(1, 20)))
+
+    return [{"key": f"k{i}", "text": say(), "a": say(), "b": say(), "n": i} for i in range(count)]
+
+
+ROWS = make_rows(43)
+
+
+def write(path, rows=ROWS):
+    if path.suffix == ".parquet":
+        pa.parquet.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        with path.open("w", newline="") as file:
+            separator = "\t" if path.suffix == ".tsv" else ","
+            writer = csv.DictWriter(file, list(rows[0]), delimiter=separator)
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+def read(path):
+    """Read a file of answers back, every cell as the format has it."""
+    if path.suffix == ".parquet":
+        return pa.parquet.read_table(path).to_pylist()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch):
+    monkeypatch.setattr(stream, "CHUNK", 8)
+    monkeypatch.setattr(journal, "SAVE_SECONDS", -1.0)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_run):
+    return Predictor.load(tiny_run, device="cpu", precision="fp32")
+
+
+def median(model):
+    """A threshold that holds back about half of the rows."""
+    answers = model.predict("mood", [row["text"] for row in ROWS])
+    return sorted(answer.confidence for answer in answers)[20] + 1e-6
+
+
+ENDINGS = ["csv", "tsv", "jsonl", "parquet"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("given", ENDINGS)
+def test_every_format_into_every_format(model, tmp_path, given, ending):
+    path, out = write(tmp_path / f"x.{given}"), tmp_path / f"out.{ending}"
+    done = model.predict_file(path, out, tasks=["mood"], probabilities=True)
+    assert (done.path, done.num_rows, done.num_review) == (out, 43, {})
+    expected = model.predict("mood", [row["text"] for row in ROWS])
+    found = read(out)
+    assert [row["key"] for row in found] == [row["key"] for row in ROWS]
+    assert [(row["text"], int(row["n"])) for row in found] == [(r["text"], r["n"]) for r in ROWS]
+    if ending == "jsonl":
+        answers = [(r["mood"]["value"], r["mood"]["label"]) for r in found]
+        chances = [list(r["mood"]["probabilities"].values()) for r in found]
+    else:
+        assert list(found[0])[:6] == ["id", *ROWS[0]]
+        answers = [(int(r["mood"]), r["mood_label"]) for r in found]
+        chances = [[float(r[f"mood_p_{name}"]) for name in ("bad", "so-so", "good")] for r in found]
+    assert answers == [(answer.value, answer.label) for answer in expected]
+    for ours, answer in zip(chances, expected, strict=True):
+        assert ours == pytest.approx(answer.probabilities, abs=1e-4)
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == sorted(
+        [path.name, out.name]
+    )
+
+
+def test_types_stay_in_parquet(model, tmp_path):
+    model.predict_file(write(tmp_path / "x.parquet"), tmp_path / "out.parquet", tasks=["mood"])
+    kinds = {
+        field.name: str(field.type) for field in pa.parquet.read_schema(tmp_path / "out.parquet")
+    }
+    assert (kinds["n"], kinds["text"]) == ("int64", "string")
+    assert (kinds["mood"], kinds["mood_confidence"]) == ("int64", "double")
+
+
+def test_several_tasks_read_their_own_columns(model, tmp_path):
+    """One column goes to mood, a pair to the others; texts read by two tasks are read once."""
+    path, out = write(tmp_path / "x.csv"), tmp_path / "out.jsonl"
+    model.predict_file(path, out, tasks=["same", "near"])
+    pairs = [(row["a"], row["b"]) for row in ROWS]
+    for task in ("same", "near"):
+        expected = [answer.value for answer in model.predict(task, pairs)]
+        assert [row[task]["value"] for row in read(out)] == pytest.approx(expected, abs=1e-5)
+    model.predict_file(path, tmp_path / "turned.jsonl", tasks=["near"], text=["b", "a"])
+    turned = model.predict("near", [(b, a) for a, b in pairs])
+    assert [row["near"]["value"] for row in read(tmp_path / "turned.jsonl")] == pytest.approx(
+        [answer.value for answer in turned], abs=1e-5
+    )
+
+
+def test_a_column_called_as_the_task_is_kept(model, tmp_path):
+    rows = [{"text": "the film", "mood": "bad", "mood_label": "mine"}] * 3
+    model.predict_file(write(tmp_path / "x.csv", rows), tmp_path / "out.csv", tasks=["mood"])
+    names = list(read(tmp_path / "out.csv")[0])
+    assert names[:4] == ["id", "text", "mood", "mood_label"]
+    assert names[4:] == [f"predicted_mood{end}" for end in ("", "_label", "_confidence")]
+    taken = [{**rows[0], "predicted_mood": "x"}]
+    with pytest.raises(
+        UsageError, match="would need a column 'predicted_mood', which the file has"
+    ):
+        model.predict_file(write(tmp_path / "y.csv", taken), tmp_path / "y.jsonl", tasks=["mood"])
+
+
+@pytest.mark.parametrize("text", ["a\rb", 'q"q', "x\ty", "line\nline", "ü ☃ 𝄞", "-0", " end "])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_odd_texts_come_back(model, tmp_path, ending, text):
+    rows = [{"id": "0", "text": text, "note": text}]
+    path = write(tmp_path / "x.jsonl", rows)
+    model.predict_file(path, tmp_path / f"out.{ending}", tasks=["mood"])
+    assert (read(tmp_path / f"out.{ending}")[0])["note"] == text
+    if ending != "parquet":  # which no other program reads but by its own library
+        again = tmp_path / f"again.{ending}"
+        model.predict_file(tmp_path / f"out.{ending}", again, tasks=["mood"])
+        assert read(again)[0]["note"] == text
+
+
+def test_half_a_surrogate_pair_and_no_number(model, tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"text": "a", "note": "\\ud800", "x": NaN}\n')
+    for ending in ENDINGS:
+        model.predict_file(path, tmp_path / f"out.{ending}", tasks=["mood"])
+    line = (tmp_path / "out.jsonl").read_text()
+    assert json.loads(line)["note"] == "\ud800"
+    assert "NaN" not in line
+    assert read(tmp_path / "out.csv")[0]["note"] == "?"
+
+
+# --- going on ----------------------------------------------------------------------------
+
+
+class Stop:
+    """Ctrl-C at the so many-th word of progress."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def __call__(self, *_):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("after", [0, 1, 3, 5])
+def test_what_was_stopped_goes_on_to_the_same_bytes(model, tmp_path, ending, after):
+    path = write(tmp_path / "x.csv")
+    options = {"tasks": ["mood"], "threshold": median(model), "probabilities": True}
+    whole, seen = tmp_path / f"whole.{ending}", tmp_path / f"whole-review.{ending}"
+    expected = model.predict_file(path, whole, review=seen, **options)
+    assert 0 < expected.num_review["mood"] < 43
+    out, review = tmp_path / f"out.{ending}", tmp_path / f"review.{ending}"
+    with pytest.raises(Interrupted) as caught:
+        model.predict_file(path, out, review=review, progress=Stop(after), **options)
+    assert str(caught.value) == (
+        f"stopped; {8 * after} of 43 rows are kept. Go on with: the same call and resume=True"
+    )
+    assert not out.exists()
+    part = tmp_path / f"out.{ending}.part"
+    with part.open("ab") as file:  # what a kill in the middle of a line leaves
+        file.write(b'"torn, \n')
+    done = model.predict_file(path, out, review=review, resume=True, **options)
+    assert out.read_bytes() == whole.read_bytes()
+    assert review.read_bytes() == seen.read_bytes()
+    assert (done.num_rows, done.num_review) == (43, expected.num_review)
+    assert list(tmp_path.glob("*.part*")) == []
+
+
+def test_stopped_again_and_again(model, tmp_path):
+    path, out = write(tmp_path / "x.parquet"), tmp_path / "out.jsonl"
+    model.predict_file(path, tmp_path / "whole.jsonl", tasks=["same", "near"])
+    for _ in range(5):
+        with pytest.raises(Interrupted):
+            model.predict_file(path, out, tasks=["same", "near"], resume=True, progress=Stop(3))
+    model.predict_file(path, out, tasks=["same", "near"], resume=True)
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_stopped_while_the_files_get_their_names(model, tmp_path, monkeypatch):
+    path, out, review = write(tmp_path / "x.csv"), tmp_path / "out.csv", tmp_path / "review.csv"
+    options = {"tasks": ["mood"], "threshold": median(model)}
+    model.predict_file(path, tmp_path / "w.csv", review=tmp_path / "wr.csv", **options)
+    place = formats.put_in_place
+
+    def stop_at_review(part, path):
+        if path == review:
+            raise KeyboardInterrupt
+        place(part, path)
+
+    monkeypatch.setattr(formats, "put_in_place", stop_at_review)
+    with pytest.raises(Interrupted):
+        model.predict_file(path, out, review=review, **options)
+    assert out.exists()
+    assert not review.exists()
+    monkeypatch.setattr(formats, "put_in_place", place)
+    model.predict_file(path, out, review=review, resume=True, **options)
+    assert out.read_bytes() == (tmp_path / "w.csv").read_bytes()
+    assert review.read_bytes() == (tmp_path / "wr.csv").read_bytes()
+
+
+@pytest.fixture
+def begun(model, tmp_path):
+    """A file of answers that was stopped."""
+    path, out = write(tmp_path / "x.csv"), tmp_path / "out.csv"
+    with pytest.raises(Interrupted):
+        model.predict_file(path, out, tasks=["mood"], progress=Stop(2))
+    return path, out
+
+
+def test_only_the_same_goes_on(model, begun, tiny_run, tmp_path):
+    path, out = begun
+    with pytest.raises(
+        RunError, match=r"out\.csv\.part is there from a prediction that was stopped"
+    ):
+        model.predict_file(path, out, tasks=["mood"])
+    with pytest.raises(RunError, match="begun with another tasks"):
+        model.predict_file(path, out, tasks=["mood"], threshold=0.5, resume=True)
+    with pytest.raises(RunError, match=r"begun with another probabilities \(false, now true\)"):
+        model.predict_file(path, out, tasks=["mood"], probabilities=True, resume=True)
+    other = tmp_path / "run"
+    shutil.copytree(tiny_run, other)
+    with (other / "recipe.toml").open("a") as file:
+        file.write("\n")
+    with pytest.raises(RunError, match="begun with another model"):
+        Predictor.load(other).predict_file(path, out, tasks=["mood"], resume=True)
+    with path.open("a") as file:
+        file.write("k43,more,x,y,43\n")
+    with pytest.raises(RunError, match="begun with another input"):
+        model.predict_file(path, out, tasks=["mood"], resume=True)
+
+
+def test_damaged_or_missing_journals(model, begun):
+    path, out = begun
+    place = journal_place(out)
+    kept = place.read_text()
+    place.write_text(kept[:-20])
+    with pytest.raises(RunError, match=r"out\.csv\.part\.json is damaged"):
+        model.predict_file(path, out, tasks=["mood"], resume=True)
+    place.write_text(kept)
+    (out.parent / "out.csv.part").unlink()
+    with pytest.raises(RunError, match=r"out\.csv\.part is missing"):
+        model.predict_file(path, out, tasks=["mood"], resume=True)
+
+
+def test_two_processes_do_not_write_one_file(model, begun):
+    fcntl = pytest.importorskip("fcntl")
+    path, out = begun
+    with (out.parent / "out.csv.part").open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RunError, match="another process is writing"):
+            model.predict_file(path, out, tasks=["mood"], resume=True)
+    model.predict_file(path, out, tasks=["mood"], resume=True)
+
+
+# --- holding back ------------------------------------------------------------------------
+
+
+def test_rows_for_review(model, tmp_path):
+    path, out, review = write(tmp_path / "x.csv"), tmp_path / "out.csv", tmp_path / "review.jsonl"
+    answers = model.predict("mood", [row["text"] for row in ROWS])
+    least = median(model)
+    done = model.predict_file(path, out, tasks=["mood"], threshold=least, review=review)
+    unsure = [answer.confidence < least for answer in answers]
+    assert [row["mood_review"] for row in read(out)] == [str(u).lower() for u in unsure]
+    assert done.num_review == {"mood": sum(unsure)} == {"mood": 21}
+    held = read(review)
+    assert [row["key"] for row in held] == [
+        row["key"] for row, held_back in zip(ROWS, unsure, strict=True) if held_back
+    ]
+    assert all(row["mood"]["review"] for row in held)
+
+
+def test_a_threshold_for_one_task_of_two(model, tmp_path):
+    path, out = write(tmp_path / "x.csv"), tmp_path / "out.csv"
+    done = model.predict_file(path, out, tasks=["same", "near"], threshold={"same": 0.6})
+    assert list(done.num_review) == ["same"]
+    assert "same_review" in read(out)[0]
+    assert "near_review" not in read(out)[0]
+    with pytest.raises(UsageError, match="task 'near' is of kind 'score', whose answers have no"):
+        model.predict_file(path, tmp_path / "no.csv", tasks=["same", "near"], threshold=0.6)
+
+
+def test_a_threshold_chosen_on_dev(model):
+    chosen = model.choose_threshold("mood", 0.3)
+    scores = model.evaluate("dev", tasks=["mood"])
+    assert chosen.num_rows == 18
+    assert chosen.share == 1.0  # so little is asked that every row will do
+    assert chosen.accuracy == pytest.approx(scores.primary["mood"])
+    with pytest.raises(UsageError, match="kind 'score'"):
+        model.choose_threshold("near", 0.5)
+    with pytest.raises(UsageError, match="names no test files for mood"):
+        model.choose_threshold("mood", 0.5, "test")
+
+
+# --- what does not go --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("out", "options", "told"),
+    [
+        ("x.csv", {}, r"x\.csv is named twice"),
+        ("out.txt", {}, r"out\.txt should end in \.csv, \.tsv, \.jsonl or \.parquet"),
+        ("no/out.csv", {}, "there is no folder"),
+        ("there.csv", {}, "exists already and is not overwritten"),
+        ("out.csv", {"review": "r.csv"}, "a file for review needs a threshold"),
+        ("out.csv", {"review": "out.csv", "threshold": 0.5}, r"out\.csv is named twice"),
+        ("out.csv", {"threshold": 1.5}, "a threshold is a probability"),
+        ("out.csv", {"text": ["a", "b"]}, "takes 1 text columns, not 2"),
+        ("out.csv", {"tasks": ["mod"]}, "did you mean 'mood'"),
+        ("out.csv", {"tasks": None}, "say which task"),
+    ],
+)
+def test_mistakes(model, tmp_path, monkeypatch, out, options, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.csv").write_text("mine")
+    path = write(tmp_path / "x.csv")
+    with pytest.raises(UsageError, match=told):
+        model.predict_file(path, out, **{"tasks": ["mood"], **options})
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["there.csv", "x.csv"]
+
+
+def test_a_bad_row_is_found_before_anything_is_written(model, tmp_path):
+    path = write(tmp_path / "x.csv", [*ROWS, {**ROWS[0], "text": " "}])
+    with pytest.raises(DataError, match=r"x\.csv, line 45: column 'text' is empty"):
+        model.predict_file(path, tmp_path / "out.csv", tasks=["mood"])
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["x.csv"]
+    with pytest.raises(UsageError, match="there is no file"):
+        model.predict_file(tmp_path / "nowhere.csv", tmp_path / "out.csv", tasks=["mood"])
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_without_rows(model, tmp_path, ending):
+    (tmp_path / "x.csv").write_text("id,text\n")
+    out = tmp_path / f"out.{ending}"
+    assert model.predict_file(tmp_path / "x.csv", out, tasks=["mood"]).num_rows == 0
+    assert read(out) == []
+
+
+def test_an_ending_may_be_in_capitals(tmp_path):
+    assert choose_format(tmp_path / "X.CSV") == "csv"

@@ -1,0 +1,27 @@
+"""`plait card`: printed, or written into the run's folder."""
+
+from __future__ import annotations
+
+import shutil
+
+from plait.card import make_card
+
+
+def test_it_is_printed(plait, trained):
+    done = plait("card", trained)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == make_card(trained)
+
+
+def test_it_is_written_again(plait, trained, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    (run / "card.md").unlink()
+    done = plait("card", run, "--write")
+    assert (done.code, done.out) == (0, f"The card is in {run / 'card.md'}.\n")
+    assert (run / "card.md").read_text(encoding="utf-8") == make_card(run)
+
+
+def test_what_is_no_run(plait, tmp_path):
+    assert "there is no run at" in plait("card", tmp_path / "nowhere").complaint()
+    assert "is neither a run nor an ensemble" in plait("card", tmp_path).complaint()

@@ -1,0 +1,175 @@
+"""Estimators: scikit-learn's own tools take them, and they learn."""
+
+# ruff: noqa: N806 - X is what their protocol calls it
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import plait
+from plait import TextClassifier, TextRegressor
+from plait.errors import DataError, UsageError
+
+MOODS = {"Good": ["great", "lovely"], "bad": ["awful", "sad"], "BAD": ["plain", "dull"]}
+
+
+@pytest.fixture
+def make(tiny_encoder):
+    """Factory: an estimator small enough for a test."""
+
+    def make(cls=TextClassifier, **params):
+        small = {"epochs": 8, "batch_size": 8, "lr": 5e-3, "max_length": 24, "device": "cpu"}
+        return cls(str(tiny_encoder), **(small | params))
+
+    return make
+
+
+@pytest.fixture
+def moods():
+    """Texts and their classes, two of which differ in case alone."""
+    draw = random.Random(2)
+    y = [draw.choice(list(MOODS)) for _ in range(60)]
+    return [f"the film was {draw.choice(MOODS[name])} ." for name in y], y
+
+
+def test_classes_are_learnt_and_come_back_as_they_were(make, moods):
+    X, y = moods
+    model = make().fit(X, y)
+    assert model.classes_.tolist() == ["BAD", "Good", "bad"]
+    assert model.score(X, y) > 0.9
+    chances = model.predict_proba(X)
+    assert chances.shape == (60, 3)
+    assert chances.sum(axis=1) == pytest.approx(1)
+    assert (model.predict(X) == model.classes_[chances.argmax(axis=1)]).all()
+    assert np.mean(model.predict(X) == np.array(y)) == model.score(X, y)
+    assert set(model.predict(np.array(X[:5]))) <= set(MOODS)
+
+
+@pytest.mark.parametrize("names", [[3, 7], [True, False], [0.5, 1.5], ["1", "0"]])
+def test_classes_of_any_type(make, names):
+    X, y = ["the film was great .", "the film was awful ."] * 8, names * 8
+    model = make().fit(X, y)
+    assert sorted(model.classes_.tolist()) == sorted(names)
+    assert model.predict(X[:2]).tolist() == names
+
+
+def test_pairs(make):
+    X = [("great", "great"), ("great", "sad")] * 8
+    model = make(epochs=2).fit(X, [1, 0] * 8)
+    assert model.predict(X).shape == (16,)
+    assert (model.predict(np.array(X)) == model.predict(X)).all()
+
+
+def test_scores_are_learnt(make, moods):
+    X, names = moods
+    y = [{"Good": 9.0, "bad": -1.0, "BAD": 4.0}[name] for name in names]
+    model = make(TextRegressor, epochs=12).fit(X, y)
+    found = model.predict(X)
+    assert found.min() >= -1
+    assert found.max() <= 9
+    assert model.score(X, y) > 0.5
+    metrics = pytest.importorskip("sklearn.metrics")
+    assert model.score(X, y) == pytest.approx(metrics.r2_score(y, found))
+
+
+def test_settings_and_overrides_reach_the_recipe(make, moods, tmp_path):
+    X, y = moods
+    model = make(epochs=1, overrides=["train.warmup=0.25"], out=tmp_path / "run", seed=4)
+    model.fit(X, y)
+    config = plait.load(tmp_path / "run").config
+    assert (config.seed, config.train.epochs, config.train.warmup) == (4, 1, 0.25)
+    assert config.tasks["task"].labels == ("BAD", "Good", "bad")
+    again = plait.load(tmp_path / "run", device="cpu").predict("task", X[:3])
+    assert [answer.label for answer in again] == model.predict(X[:3]).tolist()
+
+
+def test_the_same_seed_gives_the_same_model(make, moods):
+    X, y = moods
+    first, second = (make(epochs=1).fit(X, y).predict_proba(X) for _ in range(2))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, make(epochs=1, seed=5).fit(X, y).predict_proba(X))
+
+
+# --- scikit-learn ------------------------------------------------------------------------
+
+
+def test_params(make):
+    model = make(lr=1e-3)
+    assert model.get_params()["lr"] == 1e-3
+    assert model.set_params(lr=2e-3, epochs=4) is model
+    assert (model.lr, model.epochs) == (2e-3, 4)
+    with pytest.raises(UsageError, match="no setting 'lrr'; did you mean 'lr'"):
+        model.set_params(lrr=1)
+    assert repr(TextClassifier(lr=0.1, epochs=5)) == "TextClassifier(epochs=5, lr=0.1)"
+
+
+def test_their_clone_and_their_questions(make, moods):
+    base = pytest.importorskip("sklearn.base")
+    model = make(lr=1e-3)
+    copy = base.clone(model)
+    assert copy is not model
+    assert copy.get_params() == model.get_params()
+    assert base.is_classifier(model)
+    assert base.is_regressor(make(TextRegressor))
+    assert not base.is_classifier(make(TextRegressor))
+    validation = pytest.importorskip("sklearn.utils.validation")
+    with pytest.raises(Exception, match="not fitted"):
+        validation.check_is_fitted(model)
+    validation.check_is_fitted(make(epochs=1).fit(*moods))
+
+
+def test_their_cross_validation_and_search(make, moods):
+    selection = pytest.importorskip("sklearn.model_selection")
+    X, y = moods
+    scores = selection.cross_val_score(make(), X, y, cv=2)
+    assert scores.shape == (2,)
+    assert scores.mean() > 0.6  # chance is .33
+    search = selection.GridSearchCV(make(), {"epochs": [1, 8]}, cv=2).fit(X, y)
+    assert search.best_params_ == {"epochs": 8}
+    numbers = [float(name == "Good") for name in y]
+    assert selection.cross_val_score(make(TextRegressor), X, numbers, cv=2).shape == (2,)
+
+
+def test_their_pipeline(make, moods):
+    pipeline = pytest.importorskip("sklearn.pipeline")
+    preprocessing = pytest.importorskip("sklearn.preprocessing")
+    X, y = moods
+    lower = preprocessing.FunctionTransformer(lambda texts: [text.lower() for text in texts])
+    model = pipeline.make_pipeline(lower, make(epochs=1)).fit(X, y)
+    assert len(model.predict(X)) == 60
+
+
+def test_scikit_learn_is_not_needed():
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "from plait import TextClassifier\n"
+        "TextClassifier(lr=1.0).set_params(lr=2.0).get_params()"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- mistakes ----------------------------------------------------------------------------
+
+
+def test_mistakes(make):
+    with pytest.raises(UsageError, match="is not trained yet: call fit first"):
+        make().predict(["a"])
+    with pytest.raises(UsageError, match="two classes or more, and y has 1"):
+        make().fit(["a", "b"], [1, 1])
+    with pytest.raises(UsageError, match="there are 2 texts and 3 answers"):
+        make().fit(["a", "b"], [1, 2, 1])
+    with pytest.raises(UsageError, match="at least one of them"):
+        make().fit(["a", ("b", "c")], [1, 2])
+    with pytest.raises(DataError, match="example 1: the text is empty"):
+        make().fit(["a", " "], [1, 2])
+    with pytest.raises(DataError, match="example 0: None is not a text"):
+        make().fit([None, "a"], [1, 2])
+    with pytest.raises(UsageError, match="not all the same"):
+        make(TextRegressor).fit(["a", "b"], [1.0, 1.0])
+    with pytest.raises(UsageError, match="finite"):
+        make(TextRegressor).fit(["a", "b"], [1.0, float("nan")])
