@@ -125,6 +125,11 @@ class Answerer(ABC):
         spec = self.tasks[task].spec
         if spec.kind == "score":
             return Prediction(task, float(answer), f"{answer:.2f}")
+        if spec.kind == "labels":
+            chosen = tuple(np.flatnonzero(answer >= spec.threshold).tolist())
+            words = tuple(spec.labels[i] for i in chosen)
+            label = ", ".join(words) or "none"
+            return Prediction(task, chosen, label, tuple(map(float, answer)), words)
         best = int(np.argmax(answer))
         return Prediction(task, best, spec.labels[best], tuple(float(p) for p in answer))
 

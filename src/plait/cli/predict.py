@@ -233,7 +233,11 @@ def _choose_format(form: Format | None, output: Path | None, as_arguments: bool)
 
 
 def in_words(answer: Prediction) -> str:
-    """Write an answer for a reader: its label, and how sure the model is."""
+    """Write an answer for a reader: its label, or labels, and how sure the model is."""
+    if isinstance(answer.value, tuple) and answer.words:
+        chances = [answer.probabilities[i] for i in answer.value]
+        each = zip(answer.words, chances, strict=True)
+        return ", ".join(f"{word} ({chance:.0%} sure)" for word, chance in each)
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%} sure)"
     return f"{answer.label}{sure}"
 
@@ -291,7 +295,12 @@ def _write_csv(
             if answer.confidence is None:
                 cells.append(f"{answer.value:.4f}")
                 continue
-            cells += [answer.value, answer.label, f"{answer.confidence:.4f}"]
+            value: Any = answer.value
+            label = answer.label
+            if isinstance(value, tuple):
+                sign = predictor.config.tasks[name].label_separator
+                value, label = sign.join(map(str, value)), sign.join(answer.words)
+            cells += [value, label, f"{answer.confidence:.4f}"]
             cells += [f"{p:.4f}" for p in answer.probabilities if probabilities]
         writer.writerow(cells)
 
@@ -311,7 +320,9 @@ def _write_jsonl(
             answer = row[name]
             line[name] = {"value": answer.value}
             if answer.confidence is not None:
-                line[name] |= {"label": answer.label, "confidence": round(answer.confidence, 6)}
+                several = isinstance(answer.value, tuple)
+                line[name]["label"] = answer.words if several else answer.label
+                line[name]["confidence"] = round(answer.confidence, 6)
                 if probabilities:
                     labels = predictor.tasks[name].spec.labels
                     line[name]["probabilities"] = dict(

@@ -54,8 +54,8 @@ class FileConfig(Section):
     """Relative to the data root, or absolute."""
     text: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = None
     """Text columns, where this file calls them otherwise."""
-    label: str | None = None
-    """Column of the label, where this file calls it otherwise."""
+    label: str | tuple[str, ...] | None = None
+    """Column of the label, or of each label, where this file calls it otherwise."""
     id: str | None = None
     """Column of the row's name; an empty word says that this file has none."""
     label_map: dict[str, float] | None = None
@@ -83,8 +83,10 @@ class TaskConfig(Section, TaskSpec):
 
     about: str = ""
     """A sentence for readers."""
-    label: str | None = None
-    """Column of the label."""
+    label: str | tuple[str, ...] | None = None
+    """Column of the label. For labels also a list of columns of 0 and 1, one for each label."""
+    label_separator: str = Field(default=";", min_length=1)
+    """What stands between labels in one column. Only for labels."""
     id: str | None = None
     """Column of the row's name, kept for submissions."""
     label_map: dict[str, float] = Field(default={})
@@ -104,7 +106,8 @@ class TaskConfig(Section, TaskSpec):
     head: Part = Field(default={"name": "linear"})
     """What turns the encoder's vectors into the task's outputs."""
     loss: Part | None = None
-    """Unless set: cross-entropy for classes, bce for binary, score-cross-entropy for a score."""
+    """Unless set: cross-entropy for classes, bce for binary, label-bce for labels,
+    score-cross-entropy for a score."""
     adapter: Part | None = None
     """Parameters of the task's own inside the encoder's layers; none unless set."""
     touch_encoder: bool = True
@@ -114,13 +117,38 @@ class TaskConfig(Section, TaskSpec):
     weight: float = Field(default=1.0, ge=0)
     """The task's loss is multiplied by this."""
     metric: str | None = None
-    """The figure that stands for the task; accuracy, or pearson for a score, unless set."""
+    """The figure that stands for the task; unless set accuracy, micro_f1 for labels, pearson for a
+    score."""
     batch_size: int | None = Field(default=None, ge=1)
     """Examples in a batch of this task; the stage's unless set."""
     submit_column: str | None = None
     """Header of the answer's column in a submission file."""
     submit_name: str | None = None
     """How a submission file's name begins; the task's own name unless set."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_labels(cls, values: object) -> object:
+        """Let columns that are labels name them."""
+        if not isinstance(values, dict) or values.get("kind") != "labels":
+            return values
+        columns = values.get("label")
+        if isinstance(columns, list | tuple) and not values.get("labels"):
+            return {**values, "labels": tuple(columns)}
+        return values
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> TaskConfig:
+        if isinstance(self.label, tuple):
+            if self.kind != "labels":
+                raise ValueError(f"a task of kind {self.kind!r} has one label column, not a list")
+            if len(self.label) < 2:
+                raise ValueError("a list of label columns has two or more; one stands by itself")
+            if len(self.label) != len(self.labels):
+                raise ValueError(
+                    f"label names {len(self.label)} columns for {len(self.labels)} labels"
+                )
+        return self
 
 
 class DataConfig(Section):

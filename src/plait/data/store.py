@@ -67,7 +67,8 @@ class Dataset:
     tokens: tuple[Ragged, ...]
     """One per text column."""
     labels: Tensor | None
-    """[rows]: int64 class numbers, or float32 for binary and score; None if unlabelled."""
+    """[rows]: int64 class numbers, or float32 for binary and score; [rows, labels] float32 of 0
+    and 1 for labels; None if unlabelled."""
     ids: Sequence[str]
     """The id column, or the row's number in its file, from 0."""
     fingerprints: npt.NDArray[np.uint64]
@@ -169,6 +170,9 @@ def load_split(
         lambda writer: _tokenise(source, tokenizer, limit, writer, progress),
     )
     found = {name: torch.from_numpy(a) for name, a in arrays.items() if a.dtype != np.uint64}
+    labels = found.get("labels")
+    if labels is not None and task.kind == "labels":
+        labels = labels.view(-1, len(task.labels))  # arrays are kept flat
 
     def read_texts() -> Iterable[tuple[str, ...]]:
         if source.describe()["files"] != described["files"]:
@@ -182,7 +186,7 @@ def load_split(
             Ragged(*(found[f"text{i}_{part}"] for part in ("ids", "offsets", "lengths")))
             for i in range(len(task.text))
         ),
-        found.get("labels"),
+        labels,
         _Strings(arrays["row_ids"], arrays["row_id_offsets"]),
         arrays["fingerprints"],
         limit,
@@ -244,7 +248,7 @@ def _tokenise(
             append_offsets(name, np.minimum(lengths, limit))
         if rows.labels is not None:
             kind = np.int64 if source.task.kind == "classes" else np.float32
-            writer.append("labels", rows.labels.astype(kind))
+            writer.append("labels", rows.labels.astype(kind).ravel())
         names = [name.encode() for name in rows.ids.to_pylist()]
         writer.append("row_ids", np.frombuffer(b"".join(names), np.uint8))
         append_offsets("row_id", np.array([len(name) for name in names], np.int64))

@@ -59,7 +59,7 @@ class Distill(StageKind):
 
 
 def _add_answers(data: Dataset, answers: Tensor | None) -> Dataset:
-    """Put the teacher's answers beside the labels: [examples, 1 + answers].
+    """Put the teacher's answers beside the labels, both as columns.
 
     While a recipe is only being checked there are none yet.
     """
@@ -67,17 +67,19 @@ def _add_answers(data: Dataset, answers: Tensor | None) -> Dataset:
         return data
     assert data.labels is not None
     beside = answers.reshape(len(data), -1)
-    return replace(data, labels=torch.cat([data.labels.unsqueeze(1).to(beside), beside], dim=1))
+    own = data.labels.reshape(len(data), -1)
+    return replace(data, labels=torch.cat([own.to(beside), beside], dim=1))
 
 
 class Distilled(Loss):
     """A task's loss and the distance to its teacher.
 
-    Labels are [examples, 1 + answers]: the label, then the teacher's probabilities or score.
+    Labels are [examples, 1 + answers]: the label, then the teacher's probabilities or score; or
+    [examples, 2 labels]: 0 or 1 for each, then the teacher's probabilities.
     What outputs mean is as under the task's own loss.
     """
 
-    kinds = ("classes", "binary", "score")
+    kinds = ("classes", "binary", "labels", "score")
 
     def __init__(self, own: Loss, temperature: float, weight: float):
         super().__init__(own.spec)
@@ -90,8 +92,11 @@ class Distilled(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the two, weighted."""
-        hard = self.own(outputs, labels[:, 0])
-        answers = labels[:, 1:]
+        if self.spec.kind == "labels":
+            known, answers = labels.chunk(2, dim=1)
+        else:
+            known, answers = labels[:, 0], labels[:, 1:]
+        hard = self.own(outputs, known)
         if self.spec.kind == "score":
             soft = self.own(outputs, answers[:, 0])
         else:
@@ -99,7 +104,9 @@ class Distilled(Loss):
         return (1 - self.weight) * hard + self.weight * soft
 
     def _distance(self, outputs: Tensor, answers: Tensor) -> Tensor:
-        """Return T^2 KL(teacher_T || student_T), the mean over the examples."""
+        """Return T^2 KL(teacher_T || student_T), the mean over the examples, and over labels."""
+        if self.spec.kind == "labels":  # a no and a yes each
+            answers = torch.stack([1 - answers, answers], dim=-1)
         # Logits and the logarithms of their softmax differ by a constant, which the next
         # softmax takes out again.
         student = (self.own.log_probabilities(outputs) / self.temperature).log_softmax(dim=-1)
