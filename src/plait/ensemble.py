@@ -278,11 +278,11 @@ class Ensemble(Answerer):
 
     def _each_view(self, read: Callable[[Predictor], T]) -> list[T]:
         """Read for every member; those that read alike share what is read."""
-        known: dict[tuple[bytes, int], T] = {}
+        known: dict[tuple[bytes, int, str], T] = {}
         views = []
         for member in self.members:
-            files = RunFolder(member.folder)
-            key = (files.tokenizer.read_bytes(), member.config.encoder.max_length)
+            files, encoder = RunFolder(member.folder), member.config.encoder
+            key = (files.tokenizer.read_bytes(), encoder.max_length, encoder.truncate)
             if key not in known:
                 known[key] = read(member)
             views.append(known[key])

@@ -205,7 +205,10 @@ class Predictor(Answerer):
 
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
         """Make a data set of texts given by hand."""
-        return Dataset.from_texts(texts, self.tokenizer, self.config.encoder.max_length)
+        encoder = self.config.encoder
+        return Dataset.from_texts(
+            texts, self.tokenizer, encoder.max_length, truncate=encoder.truncate
+        )
 
     def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
         """Return probabilities [examples, classes] or scores [examples], in the data's order.

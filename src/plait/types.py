@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["classes", "binary", "labels", "score"]
 Inputs = Literal["joined", "apart"]
+Truncate = Literal["head", "head-tail"]
+"""What is kept of a text that is too long: its beginning, or half of the room each for beginning
+and end."""
 
 
 class TaskSpec(BaseModel):

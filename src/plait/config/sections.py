@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from plait.config.checking import validate
 from plait.config.tables import merge
 from plait.errors import suggest
-from plait.types import TaskSpec
+from plait.types import TaskSpec, Truncate
 
 BadRows = Literal["error", "skip"]
 
@@ -190,7 +190,9 @@ class EncoderConfig(Section):
     dropout: float | None = Field(default=None, ge=0, lt=1)
     """Of embeddings, attention and layers; the encoder's own configuration unless set."""
     max_length: int = Field(default=128, ge=8)
-    """Tokens of an input, special ones included; longer ones lose their end."""
+    """Tokens of an input, special ones included; longer ones are cut."""
+    truncate: Truncate = "head"
+    """What is kept of a text that is cut: its beginning, or its beginning and its end."""
     segments: bool = True
     """Whether the second text of a pair gets segment id 1 (else all are 0)."""
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
     from plait.config import BadRows, TextsConfig
     from plait.data.tokens import Tokenizer
+    from plait.types import Truncate
+
+    Encode = Callable[[Sequence[str]], tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]
+    """Texts become their tokens end to end, and their uncut lengths."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +123,7 @@ class Dataset:
         tokenizer: Tokenizer,
         max_length: int,
         name: str = "texts",
+        truncate: Truncate = "head",
     ) -> Dataset:
         """Tokenise texts given by hand, in memory: tuples of one text each, or of two."""
         checked = [_check_texts(i, row) for i, row in enumerate(texts)]
@@ -127,7 +133,7 @@ class Dataset:
         columns = [list(column) for column in zip(*checked, strict=True)] or [[]]
         tokens = []
         for column in columns:
-            flat, lengths = tokenizer.encode(column, limit)
+            flat, lengths = tokenizer.encode(column, limit, truncate)
             offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, limit), dtype=np.int64)])
             tokens.append(Ragged(*map(torch.from_numpy, (flat, offsets, lengths))))
         prints = fingerprint([pa.array(column, pa.string()) for column in columns])
@@ -143,6 +149,7 @@ def load_split(
     root: Path | None,
     tokenizer: Tokenizer,
     max_length: int,
+    truncate: Truncate = "head",
     bad_rows: BadRows,
     seed: int,
     labelled: bool = True,
@@ -163,11 +170,14 @@ def load_split(
         "tokenizer": [tokenizer.fingerprint, tokenizers.__version__],
         "limit": limit,
     }
+    if truncate != "head":  # entries made before there was a choice keep their names
+        described["truncate"] = truncate
     text = json.dumps(described, sort_keys=True)
+    encode = partial(tokenizer.encode, limit=limit, truncate=truncate)
     key = hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
     arrays, meta = load_or_build(
         cache_root() / "tokens" / key,
-        lambda writer: _tokenise(source, tokenizer, limit, writer, progress),
+        lambda writer: _tokenise(source, encode, limit, writer, progress),
     )
     found = {name: torch.from_numpy(a) for name, a in arrays.items() if a.dtype != np.uint64}
     labels = found.get("labels")
@@ -203,6 +213,7 @@ def load_texts(
     root: Path | None,
     tokenizer: Tokenizer,
     max_length: int,
+    truncate: Truncate = "head",
     seed: int,
     hint: str = "",
     progress: Progress | None = None,
@@ -218,6 +229,7 @@ def load_texts(
         root=root,
         tokenizer=tokenizer,
         max_length=max_length,
+        truncate=truncate,
         bad_rows="error",
         seed=seed,
         labelled=False,
@@ -227,7 +239,7 @@ def load_texts(
 
 
 def _tokenise(
-    source: Split, tokenizer: Tokenizer, limit: int, writer: Writer, progress: Progress | None
+    source: Split, encode: Encode, limit: int, writer: Writer, progress: Progress | None
 ) -> dict[str, Any]:
     """Write a split's arrays, a chunk at a time; return what goes into its meta."""
     columns = [f"text{i}" for i in range(len(source.task.text))]
@@ -242,7 +254,7 @@ def _tokenise(
 
     for rows in source.rows(progress):
         for name, texts in zip(columns, rows.texts, strict=True):
-            flat, lengths = tokenizer.encode(texts.to_pylist(), limit)
+            flat, lengths = encode(texts.to_pylist())
             writer.append(f"{name}_ids", flat)
             writer.append(f"{name}_lengths", lengths)
             append_offsets(name, np.minimum(lengths, limit))

@@ -201,7 +201,12 @@ def build_model(config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]) 
 def build_collator(config: RunConfig, tokenizer: Tokenizer) -> Collator:
     """Make what turns rows of a data set into batches."""
     settings = config.encoder
-    return Collator(tokenizer.layout, settings.max_length, segments=settings.segments)
+    return Collator(
+        tokenizer.layout,
+        settings.max_length,
+        segments=settings.segments,
+        truncate=settings.truncate,
+    )
 
 
 def load_data(
@@ -227,6 +232,7 @@ def load_data(
             hint=config.data.hint,
             tokenizer=tokenizer,
             max_length=config.encoder.max_length,
+            truncate=config.encoder.truncate,
             bad_rows=task.bad_rows or config.data.bad_rows,
             seed=config.seed,
             labelled=labelled,
@@ -255,6 +261,7 @@ def load_named_texts(
             hint=config.data.hint,
             tokenizer=tokenizer,
             max_length=config.encoder.max_length,
+            truncate=config.encoder.truncate,
             seed=config.seed,
             progress=None if progress is None else _named(progress, name),
         )

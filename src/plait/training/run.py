@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from plait.data import shared_examples
 from plait.errors import Interrupted, RunError
 from plait.evaluate import Scorer, Scores, choose_batch_size, score_baseline
 from plait.training.build import (
@@ -42,6 +41,7 @@ from plait.training.folder import RunFolder, check_folder, opened, write_parts
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 from plait.training.memory import explain_scoring, explain_training, is_memory
+from plait.training.notes import note_data
 from plait.training.stages import build_stage, check_stages, drop_heads
 from plait.training.teachers import Lessons
 
@@ -165,24 +165,10 @@ class _Session:
             data[split] = load_data(
                 self.config, self.parts.tokenizer, split, data=root, progress=progress
             )
-            for dataset in data[split].values():
-                for report in dataset.report:
-                    if report.skipped or report.added:
-                        self.tell("note", str(report))
         data["texts"] = load_named_texts(
             self.config, self.parts.tokenizer, data=root, progress=progress
         )
-        for name in data["dev"]:
-            if name not in data["train"]:
-                continue
-            overlap = shared_examples(data["train"][name], data["dev"][name])
-            if overlap.count:
-                self.tell(
-                    "note",
-                    f"{name}: train and dev share {_count(overlap.count, 'example')} "
-                    f"(first: {', '.join(overlap.ids[:3])}); dev scores are a little flattered",
-                )
-        if note := self.parts.encoder["notes"]:
+        for note in note_data(self.parts, data["train"], data["dev"]):
             self.tell("note", note)
         return data
 
