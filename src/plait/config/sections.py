@@ -345,6 +345,20 @@ class PublishedConfig(Section):
     """The packaged recipe of the same run, where the report prints it twice."""
 
 
+class StartConfig(Section):
+    """The run that a run starts from."""
+
+    run: str
+    """Its folder, as seen from where the command is run."""
+    keep: bool = True
+    """Whether tasks that it alone has are kept: answered, scored on dev, but not trained."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_folder(cls, value: object) -> object:
+        return {"run": value} if isinstance(value, str) else value
+
+
 RecipeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
 
 
@@ -385,6 +399,9 @@ class RunConfig(Section):
     """One table per task, under a name of yours."""
     texts: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TextsConfig] = {}
     """Texts without labels that stages may name, under names of yours."""
+    start: StartConfig | None = None
+    """The folder of a run to start from, its encoder and the heads of tasks that mean the same;
+    the plain encoder unless set."""
     stages: tuple[str, ...] = ("finetune",)
     """The stages in order; each takes [train] and its own [stage.NAME]."""
     train: StageConfig = StageConfig()
@@ -408,6 +425,12 @@ class RunConfig(Section):
                         f"stage {name!r} names task {task!r}{suggest(task, self.tasks)}"
                     )
         return self
+
+    @property
+    def trained_tasks(self) -> tuple[str, ...]:
+        """The tasks that take part in some stage."""
+        named = {t for name in self.stages for t in self.stage_config(name).tasks or self.tasks}
+        return tuple(task for task in self.tasks if task in named)
 
     def stage_config(self, name: str) -> StageConfig:
         """Return one stage's settings: [train], and [stage.NAME] over it."""

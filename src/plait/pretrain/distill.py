@@ -32,28 +32,41 @@ class Distill(StageKind):
     T = `temperature`; T^2 keeps the gradient's size whatever T is
     (https://arxiv.org/abs/1503.02531, section 2). What is softened are the teacher's
     probabilities, which for one run is the same as its logits; an ensemble's are those it
-    answers with. A score has nothing to soften: `weight` of its own loss is taken with the
-    teacher's score as the label.
+    answers with. Labels are a yes or no each, of whose distances the mean is taken. A score has
+    nothing to soften: `weight` of its own loss is taken with the teacher's score as the label.
+
+    `tasks` are those of the stage that learn from the teacher, all unless set; the others learn
+    from their labels alone.
     """
 
     pretrains = False
 
-    def __init__(self, *, teacher: str, temperature: float = 2.0, weight: float = 0.5):
+    def __init__(
+        self,
+        *,
+        teacher: str,
+        temperature: float = 2.0,
+        weight: float = 0.5,
+        tasks: tuple[str, ...] = (),
+    ):
         if not teacher:
             raise ValueError("teacher must name the folder of a run or of an ensemble")
         if temperature <= 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
         if not 0 <= weight <= 1:
             raise ValueError(f"weight is a share from 0 to 1, not {weight}")
-        self.teacher, self.temperature, self.weight = teacher, temperature, weight
+        self.teacher, self.taught = teacher, tasks
+        self.temperature, self.weight = temperature, weight
 
     def objectives(self, material: Material) -> dict[str, Objective]:
         """Return one per task."""
         made = {}
         for name, task in material.tasks.items():
-            taught = _add_answers(material.train[name], material.answers.get(name))
-            rows = Rows(taught, task.spec, material.collator)
-            loss = Distilled(task.loss, self.temperature, self.weight)
+            data, loss = material.train[name], task.loss
+            if name in (self.taught or material.tasks):
+                data = _add_answers(data, material.answers.get(name))
+                loss = Distilled(loss, self.temperature, self.weight)
+            rows = Rows(data, task.spec, material.collator)
             made[name] = Objective(len(rows), rows, loss, rows=rows)
         return made
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from plait.data import Dataset, SplitName
     from plait.model.encoder import Encoder
     from plait.pretrain import StageKind
+    from plait.training.starting import Start
 
     Progress = Callable[[str, int, int], None]
     """Called with what is read, bytes done and bytes in all."""
@@ -53,12 +54,19 @@ class Parts:
     autocast: torch.dtype | None
     encoder: dict[str, Any]
     """Where the encoder came from: origin, revision, sha256, notes."""
+    start: Start | None = None
+    """The run it started from, if any."""
 
 
-def build(config: RunConfig) -> Parts:
-    """Make everything but the data; what the recipe gets wrong comes out here."""
+def build(config: RunConfig, start: Start | None = None) -> Parts:
+    """Make everything but the data; what the recipe gets wrong comes out here.
+
+    With a `start`, encoder, tokenizer and heads are those of a run.
+    """
     check_parts(config)
     tasks = build_tasks(config)
+    if start is not None:
+        return _build_from(config, start, tasks)
     source = config.encoder
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
     encoder = load_encoder(files, architecture=source.architecture, dropout=source.dropout)
@@ -80,6 +88,26 @@ def build(config: RunConfig) -> Parts:
             "sha256": hash_weights(files),
             "notes": encoder.notes,
         },
+    )
+
+
+def _build_from(config: RunConfig, start: Start, tasks: dict[str, Task]) -> Parts:
+    device = choose_device(config.device)
+    encoder = start.build_encoder(config)
+    seed_everything(config.seed)
+    model = build_model(config, encoder, tasks)
+    start.fill(model, config)
+    tokenizer = Tokenizer.from_file(start.folder.tokenizer)
+    return Parts(
+        config=config,
+        tasks=tasks,
+        model=model.to(device),
+        tokenizer=tokenizer,
+        collator=build_collator(config, tokenizer),
+        device=device,
+        autocast=choose_precision(config.precision, device),
+        encoder=start.encoder_facts,
+        start=start,
     )
 
 
