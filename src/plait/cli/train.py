@@ -179,7 +179,8 @@ def next_commands(out: Path, data: str | None, config: RunConfig) -> str:
     """Write what a user may want to do with a fresh run, a command a line."""
     import shlex
 
-    name, task = next(iter(config.tasks.items()))
+    name = config.trained_tasks[0]
+    task = config.tasks[name]
     texts = ["One text.", "Another text."] if task.is_pair else ["Your own sentence."]
     evaluate = ["evaluate", str(out), *(["--data", data] if data else [])]
     predict = ["predict", str(out), "--task", name]
