@@ -200,6 +200,23 @@ def test_a_task_that_is_named_takes_part(recipe, tiny_run):
     assert config.encoder == read_recipe(tiny_run / "recipe.toml").encoder
 
 
+@pytest.mark.parametrize(
+    ("root", "found"), [("here", "{cwd}/here/x.csv"), ("@sample", "@sample/x.csv"), (None, "x.csv")]
+)
+def test_files_of_the_run_stay_where_they_are(recipe, tiny_run, tmp_path, monkeypatch, root, found):
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run"
+    run.mkdir()
+    text = (tiny_run / "recipe.toml").read_text(encoding="utf-8").replace("mood-dev.csv", "x.csv")
+    named = "" if root is None else f'root = "{root}"'
+    old = f'root = "{tiny_run.parent / "tiny"}"'
+    assert old in text
+    (run / "recipe.toml").write_text(text.replace(old, named), encoding="utf-8")
+    config = read_recipe(recipe, [f"start='{run}'"])
+    assert config.tasks["mood"].dev[0].path == found.format(cwd=tmp_path)
+    assert config.tasks["topic"].dev[0].path == "topic-dev.csv"
+
+
 def test_replay_and_a_teacher_together(add, tiny_run, recipe):
     """The old task learns from the run it was, the new one from its labels."""
     append(recipe, "[tasks.mood]")
@@ -287,6 +304,17 @@ def test_what_is_no_run(recipe, tmp_path):
     append(recipe, "[encoder]\nsource = 'packaged'")
     with pytest.raises(RunError, match="there is no run at nowhere to start from"):
         plait.train(read_recipe(recipe, ["start=nowhere"]), tmp_path / "out")
+
+
+@pytest.mark.parametrize("wrong", ["train=3", "tasks=3", "tasks.topic=3", "encoder=3"])
+def test_what_is_no_table(recipe, tiny_run, wrong):
+    key = wrong.split("=")[0]
+    with pytest.raises(RecipeError, match=f"{key} = 3: should be a table"):
+        read_recipe(recipe, [f"start='{tiny_run}'", wrong])
+    text = f"name = 'x'\nstart = '{tiny_run}'\n{key} = 3\n"
+    recipe.write_text(text, encoding="utf-8")
+    with pytest.raises(RecipeError, match="should be a table|tasks must be set"):
+        read_recipe(recipe)
 
 
 def test_a_run_without_a_model(add, tiny_run, tmp_path):

@@ -29,26 +29,36 @@ def lay_over_run(
     start = validate(StartConfig, table["start"], f"{origin}: start")
     path = Path(start.run) / "recipe.toml"
     if not path.is_file():
-        if _is_whole(table):  # the recipe of a run that started there has all it takes
+        if _holds_tables(table) and _is_whole(
+            table
+        ):  # the recipe of a run that started there has all it takes
             return table
         raise RecipeError(
             f"{origin}: start names {start.run}, which is no run: it has no {path.name}"
         )
     known = read(str(path))
     own = table.get("tasks", {})
-    tasks = {name: _with_root(task, known) for name, task in known["tasks"].items()}
+    if not all(map(_holds_tables, (table, known))):
+        return table  # what is wrong with it is said when it is checked
+    tasks = {name: _with_root(task, known) for name, task in known.get("tasks", {}).items()}
     wanted = {n: task for n, task in tasks.items() if start.keep or n in own or not own}
     laid = {
         **table,
         "score_first": table.get("score_first", True),
         "plugins": list(dict.fromkeys([*known.get("plugins", ()), *table.get("plugins", ())])),
-        "encoder": merge(known["encoder"], table.get("encoder", {})),
+        "encoder": merge(known.get("encoder", {}), table.get("encoder", {})),
         "tasks": {n: _over(task, own.get(n, {})) for n, task in wanted.items()}
         | {n: task for n, task in own.items() if n not in tasks},
     }
     if own and laid["tasks"].keys() != own.keys():
         laid["train"] = {"tasks": list(own), **table.get("train", {})}
     return laid
+
+
+def _holds_tables(table: Mapping[str, Any]) -> bool:
+    parts = [table.get(key, {}) for key in ("tasks", "encoder", "train")]
+    tasks = parts[0].values() if isinstance(parts[0], dict) else ()
+    return all(isinstance(part, dict) for part in (*parts, *tasks))
 
 
 def _is_whole(table: Mapping[str, Any]) -> bool:
@@ -65,6 +75,8 @@ def _with_root(task: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, 
     data = recipe.get("data", {})
     placed = {"bad_rows": data.get("bad_rows", "error"), **task}
     if root := data.get("root"):
+        # Absolute, or the new recipe's root would come before it; '@sample' is no folder.
+        root = root if root.startswith("@") else Path(root).expanduser().resolve()
         for split in SPLITS:
             files = task.get(split, [])
             placed[split] = [{**file, "path": str(Path(root) / file["path"])} for file in files]

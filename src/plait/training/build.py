@@ -156,6 +156,13 @@ def _check_kind(config: RunConfig, index: int) -> None:
                 f"{where}.kind.texts names {texts!r}, but there is no "
                 f"[texts.{texts}]{suggest(texts, config.texts)}"
             )
+    trained = config.stage_config(name).tasks or tuple(config.tasks)
+    for task in kind.taught:
+        if task not in trained:
+            raise RecipeError(
+                f"{where}.kind.tasks names {task!r}, which the stage does not train"
+                f"{suggest(task, trained)}"
+            )
     if isinstance(kind, MetaKind):
         check_meta(config, name, kind)
     if not kind.pretrains:

@@ -132,9 +132,8 @@ def find_tokenizer(config: RunConfig) -> Tokenizer:
 def find_kept(config: RunConfig, data: str | None) -> tuple[list[str], list[str]]:
     """Return the tasks that are kept but not trained and can be scored; and why others cannot."""
     scored, told = [], []
-    for name in config.tasks if config.start is not None else ():
-        if name in config.trained_tasks:
-            continue
+    trained = config.trained_tasks if config.start is not None else tuple(config.tasks)
+    for name in (task for task in config.tasks if task not in trained):
         try:
             root = find_root(config.data, data)
             for file in config.tasks[name].dev:

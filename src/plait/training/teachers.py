@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from plait.errors import PlaitError, RecipeError, RunError, suggest
+from plait.errors import PlaitError, RecipeError, RunError
 from plait.training.build import build_kind
 from plait.training.checkpoint import read_metadata, read_weights, write_weights
 from plait.types import TaskSpec
@@ -125,14 +125,7 @@ class Lessons:
     def _specs(self, name: str) -> dict[str, TaskSpec]:
         tasks = self.config.stage_config(name).tasks or tuple(self.config.tasks)
         taught = build_kind(self.config, name).taught or tasks
-        for task in taught:
-            if task not in tasks:
-                raise RecipeError(
-                    f"stage.{name}.kind.tasks names {task!r}, which the stage does not train"
-                    f"{suggest(task, tasks)}"
-                )
-        tasks = taught
-        return {task: self.config.tasks[task] for task in tasks}
+        return {task: self.config.tasks[task] for task in taught}
 
     def _path(self, name: str) -> Path:
         return self.folder.teacher / f"{name}.safetensors"
