@@ -313,7 +313,7 @@ def test_what_is_no_table(recipe, tiny_run, wrong):
         read_recipe(recipe, [f"start='{tiny_run}'", wrong])
     text = f"name = 'x'\nstart = '{tiny_run}'\n{key} = 3\n"
     recipe.write_text(text, encoding="utf-8")
-    with pytest.raises(RecipeError, match="should be a table|tasks must be set"):
+    with pytest.raises(RecipeError, match=r"should be a table|tasks must be set"):
         read_recipe(recipe)
 
 

@@ -29,9 +29,8 @@ def lay_over_run(
     start = validate(StartConfig, table["start"], f"{origin}: start")
     path = Path(start.run) / "recipe.toml"
     if not path.is_file():
-        if _holds_tables(table) and _is_whole(
-            table
-        ):  # the recipe of a run that started there has all it takes
+        # The recipe of a run that started there has all it takes.
+        if _holds_tables(table) and _is_whole(table):
             return table
         raise RecipeError(
             f"{origin}: start names {start.run}, which is no run: it has no {path.name}"
