@@ -52,6 +52,7 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("[tasks.NAME]", config.TaskConfig),
     ("A data file", config.FileConfig),
     ("[texts.NAME]", config.TextsConfig),
+    ("start", config.StartConfig),
     ("[train] and [stage.NAME]", config.StageConfig),
     ("early_stopping", config.EarlyStopping),
     ("[search]", config.SearchConfig),

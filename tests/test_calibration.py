@@ -190,7 +190,7 @@ def test_an_ensemble_has_its_own(run, tmp_path):
     expected = apply_temperature(plain.answer("mood", dev["mood"]), 2.0)
     assert ensemble.answer("mood", dev["mood"]) == pytest.approx(expected)
     assert ensemble.identify() == plain.identify()
-    assert ensemble.fingerprint() != plain.fingerprint()  # no file is half of one, half of the other
+    assert ensemble.fingerprint() != plain.fingerprint()  # so --resume does not mix them
     calibrate_by_hand(other, mood=4.0)  # the common answers are others now
     with pytest.raises(RunError, match="belongs to another model"):
         Ensemble.load(folder)

@@ -113,6 +113,19 @@ def test_no_examples():
     assert combine(np.zeros((2, 0)), "mode").shape == (0,)
 
 
+def test_each_label_is_voted_on_by_itself():
+    answers = np.array([[[0.6, 0.9, 0.4]], [[0.6, 0.1, 0.7]], [[0.1, 0.2, 0.2]]])
+    # Two say yes to the first, though the mean is below; one to the second and to the third.
+    assert combine(answers, "mode", 0.5)[0] == pytest.approx([0.6, 0.4, 1.3 / 3])
+    assert combine(answers, "mean", 0.5)[0] == pytest.approx([1.3 / 3, 0.4, 1.3 / 3])
+    # Of two who differ the mean decides.
+    assert (combine(answers[:2], "mode", 0.5)[0] >= 0.5).tolist() == [True, True, True]
+    # One very sure member is outvoted: the others' mean stands.
+    sure = np.array([[[0.99]], [[0.4]], [[0.3]]])
+    assert combine(sure, "mode", 0.5)[0] == pytest.approx([0.35])
+    assert combine(np.zeros((2, 0, 3)), "mode", 0.5).shape == (0, 3)
+
+
 # --- an ensemble is used like a run ------------------------------------------------------
 
 

@@ -56,6 +56,69 @@ def quiet(function, *arguments, **settings):
         return function(*arguments, **settings)
 
 
+# --- any number of labels ----------------------------------------------------------------
+
+
+@given(
+    rows=st.integers(1, 20),
+    labels=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+    threshold=st.sampled_from([0.3, 0.5, 0.8]),
+)
+def test_labels_equal_scikit_learn(rows, labels, seed, threshold):
+    generator = np.random.default_rng(seed)
+    true = generator.integers(0, 2, (rows, labels))
+    chances = generator.choice([0.1, 0.3, 0.5, 0.55, 0.8, 0.95], (rows, labels))  # with ties
+    spec = TaskSpec(kind="labels", labels=labels, text="text", threshold=threshold)
+    scores = evaluate.score_task(spec, true, chances)
+    guess = (chances >= threshold).astype(int)
+    for mean in ("micro", "macro"):
+        figure = quiet(sk.f1_score, true, guess, average=mean, zero_division=0)
+        if labels > 1:
+            assert scores.metrics[f"{mean}_f1"] == pytest.approx(figure)
+    if labels > 1:  # else scikit-learn takes them for classes
+        for name, function in (("precision", sk.precision_score), ("recall", sk.recall_score)):
+            figure = quiet(function, true, guess, average="micro", zero_division=0)
+            assert scores.metrics[f"micro_{name}"] == pytest.approx(figure)
+    assert scores.metrics["subset_accuracy"] == pytest.approx(sk.accuracy_score(true, guess))
+    there = [i for i in range(labels) if true[:, i].any()]
+    each = [sk.average_precision_score(true[:, i], chances[:, i]) for i in there]
+    assert scores.metrics["mean_average_precision"] == pytest.approx(
+        np.mean(each) if each else math.nan, nan_ok=True
+    )
+    losses = [sk.log_loss(true[:, i], chances[:, i], labels=[0, 1]) for i in range(labels)]
+    assert scores.metrics["log_loss"] == pytest.approx(np.mean(losses))
+    assert [entry["support"] for entry in scores.per_class] == true.sum(axis=0).tolist()
+    assert scores.confusion is None
+    assert set(scores.metrics) == set(evaluate.METRICS["labels"])
+
+
+def test_golden_labels():
+    spec = TaskSpec(kind="labels", labels=("a", "b", "c"), text="text")
+    true = [[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]]
+    chances = [[0.9, 0.2, 0.1], [0.5, 0.4, 0.6], [0.2, 0.1, 0.3], [0.1, 0.8, 0.2]]
+    figures = evaluate.score_task(spec, true, chances).metrics
+    # a: both of two found. b: one of two found. c: found once, never there.
+    assert figures["micro_precision"] == pytest.approx(3 / 4)
+    assert figures["micro_recall"] == pytest.approx(3 / 4)
+    assert figures["micro_f1"] == pytest.approx(3 / 4)
+    assert figures["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert figures["subset_accuracy"] == pytest.approx(3 / 4)
+    assert figures["mean_average_precision"] == pytest.approx(1.0)  # c is left out
+    assert evaluate.score_task(spec, np.zeros((0, 3)), np.zeros((0, 3))).metrics["micro_f1"] == 0
+    with pytest.raises(ValueError, match="labels are"):
+        evaluate.score_task(spec, true, np.zeros((4, 2)))
+
+
+def test_baseline_of_labels_is_what_most_rows_have():
+    spec = TaskSpec(kind="labels", labels=("a", "b"), text="text")
+    guess = evaluate.baseline_predictions(spec, [[1, 0], [1, 1], [0, 0], [1, 0]], 2)
+    assert guess.tolist() == [[0.75, 0.25], [0.75, 0.25]]
+    assert evaluate.score_task(spec, [[1, 0], [0, 1]], guess).metrics["micro_f1"] == pytest.approx(
+        0.5
+    )
+
+
 # --- against the references --------------------------------------------------------------
 
 

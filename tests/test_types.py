@@ -38,7 +38,10 @@ def test_one_column_or_a_pair():
         ({"kind": "score", "text": "a", "labels": 2}, "a range, not labels"),
         ({"kind": "score", "text": "a", "range": (5, 5)}, "nothing between"),
         ({"kind": "score", "text": "a", "range": (0, float("nan"))}, "finite"),
-        ({"kind": "ranking", "text": "a"}, "'classes', 'binary' or 'score'"),
+        ({"kind": "ranking", "text": "a"}, "'classes', 'binary', 'labels' or 'score'"),
+        ({"kind": "labels", "text": "a"}, "the number of labels"),
+        ({"kind": "labels", "text": "a", "labels": 2, "threshold": 1.0}, "between 0 and 1"),
+        ({"kind": "binary", "text": "a", "threshold": 0.4}, "threshold is for .* 'labels'"),
         ({"kind": "binary", "text": "a", "colour": 1}, "not permitted"),
     ],
 )
@@ -65,3 +68,10 @@ def test_a_batch_moves_whole(labels):
 def test_confidence():
     assert Prediction("mood", 1, "good", (0.2, 0.8)).confidence == 0.8
     assert Prediction("alike", 2.5, "2.50").confidence is None
+
+
+def test_labels_are_sure_together():
+    """That these hold and no others: .9 x .8 x (1 - .3)."""
+    answer = Prediction("mood", (0, 1), "sad, tired", (0.9, 0.8, 0.3), ("sad", "tired"))
+    assert answer.confidence == pytest.approx(0.9 * 0.8 * 0.7)
+    assert Prediction("mood", (), "none", (0.1, 0.2)).confidence == pytest.approx(0.9 * 0.8)

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plait.config import read_recipe
+from plait.config import read_resolved
 from plait.errors import RunError
 from plait.evaluate import primary_metric
 from plait.intervals import wilson_bound
@@ -38,7 +38,7 @@ def _page(sections: Iterable[Sequence[str]]) -> str:
 
 
 def _run_sections(folder: Path) -> list[Sequence[str]]:
-    config = read_recipe(folder / "recipe.toml")
+    config = read_resolved(folder / "recipe.toml")
     info, scores = _read(folder / "run.json"), _read(folder / "scores.json")
     made = "made by averaging the weights of runs" if "averaged" in info else "trained together"
     return [
@@ -63,7 +63,7 @@ def _ensemble_sections(folder: Path) -> list[Sequence[str]]:
     for member in members:
         if not (member / "recipe.toml").is_file():
             raise RunError(f"{folder / 'ensemble.toml'} names a member {member}, which is no run")
-    config = read_recipe(members[0] / "recipe.toml")
+    config = read_resolved(members[0] / "recipe.toml")
     info, scores = _read(members[0] / "run.json"), _read(folder / "scores.json")
     name = scores.get("recipe", folder.resolve().name)
     rows = []
@@ -107,7 +107,8 @@ def _answers(task: TaskConfig) -> str:
         return f"a score from {task.range[0]:g} to {task.range[1]:g}"
     named = ", ".join(task.labels[:MOST_LABELS])
     more = len(task.labels) - MOST_LABELS
-    return f"{named} and {more} more" if more > 0 else named
+    told = f"{named} and {more} more" if more > 0 else named
+    return f"any number of {told}" if task.kind == "labels" else told
 
 
 def _scores(config: RunConfig, scores: Mapping[str, Any]) -> list[Sequence[str]]:

@@ -62,11 +62,13 @@ def is_ensemble(folder: Path) -> bool:
 # --- the answers of several become one ---------------------------------------------------
 
 
-def combine(answers: Floats, how: How) -> Floats:
+def combine(answers: Floats, how: How, threshold: float | None = None) -> Floats:
     """Make one answer of several members', [members, examples] or [members, examples, classes].
 
     By mode, a class is the one most members choose and a score their median; by mean, each is
-    the mean. Scores of an even number of members have the mean of the middle two for a median.
+    the mean. Where `threshold` is given the classes are labels, each of which holds or not by
+    itself: by mode, as most members say. Scores of an even number of members have the mean of the
+    middle two for a median.
     """
     if how == "mean":
         mean: Floats = answers.mean(axis=0)
@@ -74,7 +76,7 @@ def combine(answers: Floats, how: How) -> Floats:
     if answers.ndim == 2:
         median: Floats = np.median(answers, axis=0)
         return median
-    return _elect(answers)
+    return _elect(answers) if threshold is None else _elect_labels(answers, threshold)
 
 
 def _elect(answers: Floats) -> Floats:
@@ -97,6 +99,22 @@ def _elect(answers: Floats) -> Floats:
         total = np.einsum("me,mec->ec", agreeing, answers)
         mean[outvoted] = (total / agreeing.sum(axis=0)[:, None])[outvoted]
     return mean
+
+
+def _elect_labels(answers: Floats, threshold: float) -> Floats:
+    """Return probabilities [examples, labels] that reach the threshold where most members' do.
+
+    Where as many say yes as no, the mean probability decides. As in `_elect`, the probabilities
+    are the members' mean, or that of those alone who agree with the vote where it is against it.
+    """
+    mean: Floats = answers.mean(axis=0)
+    ballots = answers >= threshold
+    votes = 2 * ballots.sum(axis=0) - len(answers)
+    holds = np.where(votes == 0, mean >= threshold, votes > 0)
+    agreeing = ballots == holds
+    total = np.where(agreeing, answers, 0.0).sum(axis=0)
+    outvoted = (mean >= threshold) != holds
+    return np.where(outvoted, total / np.maximum(agreeing.sum(axis=0), 1), mean)
 
 
 # --- the folder --------------------------------------------------------------------------
@@ -288,11 +306,11 @@ class Ensemble(Answerer):
 
     def _each_view(self, read: Callable[[Predictor], T]) -> list[T]:
         """Read for every member; those that read alike share what is read."""
-        known: dict[tuple[bytes, int], T] = {}
+        known: dict[tuple[bytes, int, str], T] = {}
         views = []
         for member in self.members:
-            files = RunFolder(member.folder)
-            key = (files.tokenizer.read_bytes(), member.config.encoder.max_length)
+            files, encoder = RunFolder(member.folder), member.config.encoder
+            key = (files.tokenizer.read_bytes(), encoder.max_length, encoder.truncate)
             if key not in known:
                 known[key] = read(member)
             views.append(known[key])
@@ -304,7 +322,9 @@ class Ensemble(Answerer):
         """Return what the members, each calibrated if it is, come to in the data's order."""
         assert isinstance(dataset, Views)
         pairs = zip(self.members, dataset.views, strict=True)
-        return combine(np.stack([m.answer(task, view, rows) for m, view in pairs]), self.how)
+        answers = np.stack([m.answer(task, view, rows) for m, view in pairs])
+        spec = self.tasks[task].spec
+        return combine(answers, self.how, spec.threshold if spec.kind == "labels" else None)
 
     def fingerprint(self) -> str:
         """Name the answers: equal where answers are bound to be the same, to the last bit."""

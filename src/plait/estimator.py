@@ -149,7 +149,7 @@ class TextClassifier(TextEstimator):
 
     def fit(self, X: Sequence[Text], y: ArrayLike) -> Self:
         """Train on texts and their classes."""
-        classes, numbers = np.unique(np.asarray(y), return_inverse=True)
+        classes, numbers = np.unique(_one_each(y), return_inverse=True)
         if len(classes) < 2:
             raise UsageError(f"a classifier needs two classes or more, and y has {len(classes)}")
         # Words of our own in the file: theirs may be numbers, or differ in case alone.
@@ -213,6 +213,21 @@ def _settings(cls: type) -> dict[str, Any]:
     """Return the settings' names and defaults: what the class is made with."""
     parameters = list(inspect.signature(cls).parameters.values())
     return {parameter.name: parameter.default for parameter in parameters}
+
+
+def _one_each(y: ArrayLike) -> NDArray[Any]:
+    """Return the classes, refusing several of one text."""
+    try:
+        classes: NDArray[Any] = np.asarray(y)
+    except ValueError:  # lists of unequal length
+        classes = np.empty((0, 0))
+    of_column = classes.ndim == 1 or classes.shape[1:] == (1,)
+    if not of_column or any(isinstance(entry, set | list | tuple) for entry in classes.flat):
+        raise UsageError(
+            "y has several answers for one text; a classifier learns one class, and a recipe with "
+            "a task of kind 'labels' any number of them"
+        )
+    return classes
 
 
 def _texts(example: Text) -> tuple[str, ...]:

@@ -33,6 +33,16 @@ _CLASS_METRICS = ("accuracy", "macro_precision", "macro_recall", "macro_f1", "lo
 METRICS: dict[Kind, tuple[str, ...]] = {
     "classes": _CLASS_METRICS,
     "binary": _CLASS_METRICS,
+    # Micro F1 first: a label with two dev rows can move a macro mean by more than all others.
+    "labels": (
+        "micro_f1",
+        "micro_precision",
+        "micro_recall",
+        "macro_f1",
+        "subset_accuracy",
+        "mean_average_precision",
+        "log_loss",
+    ),
     "score": ("pearson", "spearman", "mse", "mae"),
 }
 """Every figure a task of a kind is scored by; the first stands for the task unless chosen."""
@@ -63,8 +73,13 @@ def confusion_matrix(labels: ArrayLike, predicted: ArrayLike, num_classes: int) 
 
 def precision_recall_f1(confusion: Ints) -> tuple[Floats, Floats, Floats]:
     """Return each class's precision, recall and F1; 0 where there is nothing to divide by."""
-    hits = np.diag(confusion).astype(np.float64)
-    guessed, support = confusion.sum(axis=0), confusion.sum(axis=1)
+    sums = (np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1))
+    return _rates(np.stack(sums, axis=1))
+
+
+def _rates(counts: Ints) -> tuple[Floats, Floats, Floats]:
+    """Turn hits, rows guessed and rows true of each class, [classes, 3], into the three."""
+    hits, guessed, support = counts[:, 0].astype(np.float64), counts[:, 1], counts[:, 2]
     return (
         _divide(hits, guessed),
         _divide(hits, support),
@@ -82,6 +97,49 @@ def log_loss(labels: ArrayLike, probabilities: ArrayLike) -> float:
     if not len(true):
         return math.nan
     of_truth = chances[np.arange(len(true)), true]
+    return float(-np.mean(np.log(np.clip(of_truth, np.finfo(np.float64).eps, None))))
+
+
+# --- labels ------------------------------------------------------------------------------
+
+
+def label_counts(labels: ArrayLike, predicted: ArrayLike) -> Ints:
+    """Count for each label the rows where it is found rightly, found, and true: [labels, 3]."""
+    true, guess = np.asarray(labels).astype(bool), np.asarray(predicted).astype(bool)
+    if true.ndim != 2 or true.shape != guess.shape:
+        raise ValueError(f"two tables of 0 and 1 are needed, not {true.shape} and {guess.shape}")
+    columns = ((true & guess).sum(axis=0), guess.sum(axis=0), true.sum(axis=0))
+    return np.stack(columns, axis=1).astype(np.int64)
+
+
+def subset_accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:
+    """Return the part of the examples whose labels are all right and no others; nan for none."""
+    true, guess = np.asarray(labels).astype(bool), np.asarray(predicted).astype(bool)
+    return float((true == guess).all(axis=1).mean()) if len(true) else math.nan
+
+
+def average_precision(labels: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return one label's precision over all thresholds, weighted by the rise in recall.
+
+    Rows of one probability come at once. nan where no row has the label.
+    """
+    true = np.asarray(labels).astype(bool)
+    chances = np.asarray(probabilities, dtype=np.float64)
+    if not true.any():
+        return math.nan
+    order = np.argsort(-chances, kind="stable")
+    last = np.flatnonzero(np.append(np.diff(chances[order]) != 0, True))
+    hits = true[order].cumsum()[last]
+    rises = np.diff(hits, prepend=0) / true.sum()
+    return float(rises @ (hits / (last + 1)))
+
+
+def label_log_loss(labels: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return the mean of -ln(probability of what is true) over labels and examples."""
+    chances = np.asarray(probabilities, dtype=np.float64)
+    of_truth = np.where(np.asarray(labels).astype(bool), chances, 1 - chances)
+    if not of_truth.size:
+        return math.nan
     return float(-np.mean(np.log(np.clip(of_truth, np.finfo(np.float64).eps, None))))
 
 
@@ -151,9 +209,9 @@ class TaskScores:
     metrics: dict[str, float]
     """By the names in METRICS; nan where a figure does not exist."""
     per_class: list[dict[str, str | int | float]]
-    """label, precision, recall, f1, support of each class in order. Empty for a score."""
+    """label, precision, recall, f1, support of each class or label. Empty for a score."""
     confusion: list[list[int]] | None
-    """Counts, rows true and columns predicted. None for a score."""
+    """Counts, rows true and columns predicted. None but for classes."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with None for every figure that is not a finite number."""
@@ -164,8 +222,11 @@ class TaskScores:
 def score_task(spec: TaskSpec, labels: ArrayLike, predictions: ArrayLike) -> TaskScores:
     """Score class probabilities [examples, classes], or scores [examples] in the task's units.
 
-    The class predicted is the most probable one, the first of equals.
+    The class predicted is the most probable one, the first of equals; the labels predicted are
+    those whose probability reaches the task's threshold.
     """
+    if spec.kind == "labels":
+        return _score_labels(spec, labels, predictions)
     if spec.kind == "score":
         functions = {"pearson": pearson, "spearman": spearman, "mse": mse, "mae": mae}
         figures = {name: function(labels, predictions) for name, function in functions.items()}
@@ -187,17 +248,49 @@ def score_task(spec: TaskSpec, labels: ArrayLike, predictions: ArrayLike) -> Tas
         "macro_f1": float(f1.mean()),
         "log_loss": log_loss(true, probabilities),
     }
-    per_class: list[dict[str, str | int | float]] = [
+    per_class = _list_classes(spec, precision, recall, f1, confusion.sum(axis=1))
+    return TaskScores(spec.kind, len(true), metrics, per_class, confusion.tolist())
+
+
+def _score_labels(spec: TaskSpec, labels: ArrayLike, predictions: ArrayLike) -> TaskScores:
+    """Score probabilities [examples, labels] against 0 and 1."""
+    probabilities = np.asarray(predictions, dtype=np.float64)
+    true = np.asarray(labels)
+    if true.shape != (len(true), len(spec.labels)) or probabilities.shape != true.shape:
+        raise ValueError(f"labels are {true.shape} and probabilities {probabilities.shape}")
+    predicted = probabilities >= spec.threshold
+    counts = label_counts(true, predicted)
+    precision, recall, f1 = _rates(counts)
+    micro = [float(rate[0]) for rate in _rates(counts.sum(axis=0, keepdims=True))]
+    averages = [average_precision(true[:, i], chances) for i, chances in enumerate(probabilities.T)]
+    known = [value for value in averages if not math.isnan(value)]
+    metrics = {
+        "micro_f1": micro[2],
+        "micro_precision": micro[0],
+        "micro_recall": micro[1],
+        # Labels that never occur count in the macro average, as zeros.
+        "macro_f1": float(f1.mean()),
+        "subset_accuracy": subset_accuracy(true, predicted),
+        "mean_average_precision": float(np.mean(known)) if known else math.nan,
+        "log_loss": label_log_loss(true, probabilities),
+    }
+    per_label = _list_classes(spec, precision, recall, f1, counts[:, 2])
+    return TaskScores(spec.kind, len(true), metrics, per_label, None)
+
+
+def _list_classes(
+    spec: TaskSpec, precision: Floats, recall: Floats, f1: Floats, support: Ints
+) -> list[dict[str, str | int | float]]:
+    return [
         {
             "label": label,
             "precision": float(precision[i]),
             "recall": float(recall[i]),
             "f1": float(f1[i]),
-            "support": int(confusion[i].sum()),
+            "support": int(support[i]),
         }
         for i, label in enumerate(spec.labels)
     ]
-    return TaskScores(spec.kind, len(true), metrics, per_class, confusion.tolist())
 
 
 def primary_metric(spec: TaskSpec, chosen: str | None) -> str:
@@ -222,14 +315,17 @@ def primary_metric(spec: TaskSpec, chosen: str | None) -> str:
 def baseline_predictions(spec: TaskSpec, train_labels: ArrayLike, n: int) -> Floats:
     """Predict `n` examples without reading them, in the shape `score_task` takes.
 
-    Classes get their training frequencies, so the most frequent one is predicted; a score
-    gets the training mean.
+    Classes get their training frequencies, so the most frequent one is predicted; so do labels,
+    of which those are predicted that as many rows have as the threshold says; a score gets the
+    training mean.
     """
     labels = np.asarray(train_labels)
     if not len(labels):
         raise ValueError("a baseline needs training labels")
     if spec.kind == "score":
         return np.full(n, labels.mean(dtype=np.float64))
+    if spec.kind == "labels":
+        return np.tile(labels.mean(axis=0, dtype=np.float64), (n, 1))
     counts = np.bincount(labels.astype(np.int64), minlength=len(spec.labels))
     return np.tile(counts / len(labels), (n, 1))
 

@@ -225,23 +225,25 @@ def read_task(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
 def draw_rows(
     spec: TaskSpec, labels: NDArray[Any], count: int, generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw rows without replacement: of classes one each in turn, while they last.
+    """Draw rows without replacement: of classes or labels one each in turn, while they last.
 
-    The first so many of them are what a smaller count would have drawn.
+    Rows of which no label holds have a turn as well. The first so many of them are what a smaller
+    count would have drawn.
     """
     if spec.kind == "score":
         return generator.permutation(len(labels))[:count]
-    queues = [
-        generator.permutation(np.flatnonzero(labels == number))
-        for number in range(len(spec.labels))
-    ]
-    drawn: list[int] = []
+    if spec.kind == "labels":
+        members = [*labels.T.astype(bool), ~labels.any(axis=1)]
+    else:
+        members = [labels == number for number in range(len(spec.labels))]
+    queues = [generator.permutation(np.flatnonzero(rows)) for rows in members]
+    drawn: dict[int, None] = {}  # a row with several labels stands in several queues
     for turn in range(max(map(len, queues))):
         for number in generator.permutation(len(queues)):
-            drawn += queues[number][turn : turn + 1].tolist()
+            drawn |= dict.fromkeys(queues[number][turn : turn + 1].tolist())
         if len(drawn) >= count:
             break
-    return np.array(drawn[:count], dtype=np.int64)
+    return np.array(list(drawn)[:count], dtype=np.int64)
 
 
 def _check_shots(
@@ -253,7 +255,7 @@ def _check_shots(
         raise UsageError(f"{draws} draws give no figure; take 1 or more")
     if max(shots) > num_rows:
         raise UsageError(f"{max(shots)} shots are more than the {num_rows} training rows of {name}")
-    if min(shots) < len(spec.labels):
+    if spec.kind != "labels" and min(shots) < len(spec.labels):
         raise UsageError(
             f"{min(shots)} shots are fewer than the {len(spec.labels)} classes of {name}"
         )

@@ -1,10 +1,10 @@
 """Losses: what a head's outputs should become, and how to read them afterwards.
 
-A loss turns (outputs [examples, num_outputs], labels [examples]) into one scalar, the mean
-over the examples of the batch, a smaller last batch included. Because the same outputs
-mean different things under different losses, it also decodes them into answers:
-probabilities [examples, classes], or scores [examples] in the task's own units; and it
-says how to measure the distance of two outputs, as distributions or as numbers.
+A loss turns (outputs [examples, num_outputs], labels [examples], or [examples, labels] where any
+number of them holds) into one scalar, the mean over the examples of the batch, a smaller last
+batch included. Because the same outputs mean different things under different losses, it also
+decodes them into answers: probabilities [examples, classes], or scores [examples] in the task's
+own units; and it says how to measure the distance of two outputs, as distributions or as numbers.
 
 Everything is computed in fp32 at least: half precision is widened, fp64 kept.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 import torch.nn.functional as F
 
+from plait.errors import suggest
 from plait.registry import Registry
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ class Loss(ABC):
         """Numbers the head gives per example."""
         return 1
 
+    def begin(self, labels: Tensor, device: torch.device) -> None:  # noqa: B027
+        """Look at all training labels before a stage begins to train on `device`.
+
+        For what a loss must know of them, as how many there are of each class; it may be called
+        more than once.
+        """
+
     @abstractmethod
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean loss of a batch."""
@@ -59,11 +67,14 @@ class Loss(ABC):
         """Return the outputs as a distribution, [examples, classes] logarithms.
 
         A score is the chance of a yes: its share of the range, held a margin away from 0 and
-        1. Unless a loss knows better, both are read off the decoded answers.
+        1. Labels are a no and a yes each, [examples, labels, 2]. Unless a loss knows better, all
+        are read off the decoded answers.
         """
         answers = self.decode(outputs)
         if self.spec.kind == "score":
             return _bernoulli(self._to_unit(answers))
+        if self.spec.kind == "labels":
+            answers = torch.stack([1 - answers, answers], dim=-1)
         return answers.clamp(min=torch.finfo(answers.dtype).tiny).log()
 
     def value(self, outputs: Tensor) -> Tensor:
@@ -87,14 +98,89 @@ class Loss(ABC):
 LOSSES: Registry[Loss] = Registry("loss", "outputs and labels of a batch -> one scalar")
 
 
+Weights = Literal["balanced", "sqrt"] | tuple[float, ...] | dict[str, float] | None
+"""What a class counts: by how rare it is among the training labels, or given, in the order of the
+classes or by their words (1 where a word is left out); all alike where None."""
+
+
+def weigh_classes(counts: Tensor, power: float) -> Tensor:
+    """Return a weight per class, proportional to counts^-power, whose mean over the rows is 1.
+
+    `counts` [..., classes] are rows of each class. With a power of 1 this is rows / (classes x
+    count), what scikit-learn calls balanced. A class without rows has weight 1 and no part in it.
+    """
+    there = counts > 0
+    shares = torch.where(there, counts.double().clamp(min=1), 0.0)
+    inverse = torch.where(there, shares.clamp(min=1) ** -power, 0.0)
+    scale = shares.sum(-1, keepdim=True) / (shares * inverse).sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(there, inverse * scale, 1.0).float()
+
+
+class _Weighted(Loss):
+    """A loss whose classes may count differently.
+
+    It stays the mean over the examples, each times its class's weight. (Dividing by the sum of
+    the weights instead, as torch does, would make a batch's loss depend on which classes
+    happen to be together in it.)
+    """
+
+    def __init__(self, spec: TaskSpec, weights: Weights):
+        super().__init__(spec)
+        self._power = {"balanced": 1.0, "sqrt": 0.5}[weights] if isinstance(weights, str) else None
+        self._weights: Tensor | None = None
+        if weights is not None and not isinstance(weights, str):
+            self._weights = self._spread(torch.tensor(_given_weights(spec, weights)))
+
+    def begin(self, labels: Tensor, device: torch.device) -> None:
+        """Weigh the classes by how many labels there are of each."""
+        if self._power is not None:
+            self._weights = weigh_classes(self._count(labels), self._power)
+        if self._weights is not None:
+            self._weights = self._weights.to(device)
+
+    @property
+    def weights(self) -> Tensor | None:
+        """What counts how much; None where all do alike."""
+        if self._power is not None and self._weights is None:
+            raise RuntimeError("weights by the training labels are not known before begin()")
+        return self._weights
+
+    def _count(self, labels: Tensor) -> Tensor:
+        """Count the labels of each class."""
+        return labels.long().bincount(minlength=len(self.spec.labels))
+
+    def _spread(self, given: Tensor) -> Tensor:
+        """Turn one weight per word into the shape of what the labels are counted in."""
+        return given
+
+
+def _given_weights(spec: TaskSpec, weights: tuple[float, ...] | dict[str, float]) -> list[float]:
+    """Return weights from a recipe in the order of the labels, checked."""
+    if isinstance(weights, dict):
+        for word in weights:
+            if word not in spec.labels:
+                raise ValueError(f"weights names {word!r}{suggest(word, spec.labels)}")
+        weights = tuple(weights.get(word, 1.0) for word in spec.labels)
+    if len(weights) != len(spec.labels):
+        raise ValueError(f"weights has {len(weights)} numbers for {len(spec.labels)} labels")
+    if min(weights) < 0 or max(weights) == 0:
+        raise ValueError("weights are 0 or more, and not all 0")
+    return list(weights)
+
+
 @LOSSES.register("cross-entropy")
-class CrossEntropy(Loss):
-    """Softmax cross entropy over the classes, one logit each."""
+class CrossEntropy(_Weighted):
+    """Softmax cross entropy over the classes, one logit each.
+
+    `weights` makes some classes count more: "balanced" by how rare they are among the training
+    labels (rows / (classes x count)), "sqrt" by the root of that, or numbers, in the order of the
+    classes or by their words.
+    """
 
     kinds = ("classes", "binary")
 
-    def __init__(self, spec: TaskSpec, *, smoothing: float = 0.0):
-        super().__init__(spec)
+    def __init__(self, spec: TaskSpec, *, smoothing: float = 0.0, weights: Weights = None):
+        super().__init__(spec, weights)
         if not 0 <= smoothing < 1:
             raise ValueError(f"smoothing is a share from 0 to 1, not {smoothing}")
         self.smoothing = smoothing
@@ -105,8 +191,18 @@ class CrossEntropy(Loss):
         return len(self.spec.labels)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean of -log(probability of the label), smoothed."""
-        return F.cross_entropy(_full(outputs), labels.long(), label_smoothing=self.smoothing)
+        """Return the mean of -log(probability of the label), smoothed and weighted."""
+        outputs, weights = _full(outputs), self.weights
+        if weights is None:
+            return F.cross_entropy(outputs, labels.long(), label_smoothing=self.smoothing)
+        each = F.cross_entropy(
+            outputs,
+            labels.long(),
+            weights.to(outputs.dtype),
+            label_smoothing=self.smoothing,
+            reduction="none",
+        )
+        return each.mean()
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Softmax."""
@@ -118,15 +214,22 @@ class CrossEntropy(Loss):
 
 
 @LOSSES.register("bce")
-class BinaryCrossEntropy(Loss):
-    """Binary cross entropy on one logit: the probability of the second label."""
+class BinaryCrossEntropy(_Weighted):
+    """Binary cross entropy on one logit: the probability of the second label.
+
+    `weights` as in cross-entropy, of the first label and the second.
+    """
 
     kinds = ("binary",)
 
+    def __init__(self, spec: TaskSpec, *, weights: Weights = None):
+        super().__init__(spec, weights)
+
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean of -log(probability of the label)."""
+        """Return the mean of -log(probability of the label), weighted."""
         logits = _full(outputs).squeeze(-1)
-        return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        weights = None if self.weights is None else self.weights.to(logits.dtype)[labels.long()]
+        return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), weights)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Sigmoid, and what is left of 1 for the first label."""
@@ -136,6 +239,53 @@ class BinaryCrossEntropy(Loss):
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """No and yes: a softmax over the one logit would always be 1."""
         return _log_sigmoids(outputs)
+
+
+@LOSSES.register("label-bce")
+class LabelBinaryCrossEntropy(_Weighted):
+    """Binary cross entropy of every label by itself, one logit each; the mean over the labels.
+
+    `weights` makes the rows that have a label count more for it: "balanced" weighs each label's
+    rows with and without it by how rare they are among the training labels (rows / (2 x count)),
+    "sqrt" by the root of that. Numbers, in the order of the labels or by their words, are
+    weights of a yes against 1 for a no (torch's pos_weight).
+    """
+
+    kinds = ("labels",)
+
+    def __init__(self, spec: TaskSpec, *, weights: Weights = None):
+        super().__init__(spec, weights)
+
+    @property
+    def num_outputs(self) -> int:
+        """One logit per label."""
+        return len(self.spec.labels)
+
+    def _count(self, labels: Tensor) -> Tensor:
+        """Count rows without and with each label, [labels, 2]."""
+        yes = labels.long().sum(dim=0)
+        return torch.stack([len(labels) - yes, yes], dim=-1)
+
+    def _spread(self, given: Tensor) -> Tensor:
+        return torch.stack([torch.ones_like(given), given], dim=-1)
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of -log(probability of a label, or of its absence), weighted."""
+        logits = _full(outputs)
+        labels = labels.to(logits.dtype)
+        weights = None
+        if self.weights is not None:
+            no, yes = self.weights.to(logits.dtype).unbind(-1)
+            weights = no + (yes - no) * labels
+        return F.binary_cross_entropy_with_logits(logits, labels, weights)
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """Sigmoid: every label's own probability."""
+        return _full(outputs).sigmoid()
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """No and yes of each label, [examples, labels, 2]."""
+        return _log_sigmoids(outputs.unsqueeze(-1))
 
 
 @LOSSES.register("mse")
@@ -249,7 +399,7 @@ def _full(outputs: Tensor) -> Tensor:
 
 
 def _log_sigmoids(logits: Tensor) -> Tensor:
-    """Turn one logit [examples, 1] into log-probabilities of no and yes, [examples, 2]."""
+    """Turn logits [..., 1] into log-probabilities of no and yes, [..., 2]."""
     logits = _full(logits)
     return F.logsigmoid(torch.cat([-logits, logits], dim=-1))
 
@@ -263,5 +413,6 @@ def _bernoulli(yes: Tensor) -> Tensor:
 DEFAULT_LOSSES: dict[Kind, str] = {
     "classes": "cross-entropy",
     "binary": "bce",
+    "labels": "label-bce",
     "score": "score-cross-entropy",
 }

@@ -202,6 +202,11 @@ class Answerer(ABC):
         spec = self.tasks[task].spec
         if spec.kind == "score":
             return Prediction(task, float(answer), f"{answer:.2f}")
+        if spec.kind == "labels":
+            chosen = tuple(np.flatnonzero(answer >= spec.threshold).tolist())
+            words = tuple(spec.labels[i] for i in chosen)
+            label = ", ".join(words) or "none"
+            return Prediction(task, chosen, label, tuple(map(float, answer)), words)
         best = int(np.argmax(answer))
         return Prediction(task, best, spec.labels[best], tuple(float(p) for p in answer))
 
@@ -295,7 +300,10 @@ class Predictor(Answerer):
 
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
         """Make a data set of texts given by hand."""
-        return Dataset.from_texts(texts, self.tokenizer, self.config.encoder.max_length)
+        encoder = self.config.encoder
+        return Dataset.from_texts(
+            texts, self.tokenizer, encoder.max_length, truncate=encoder.truncate
+        )
 
     def answer_uncalibrated(
         self, task: str, dataset: Dataset, rows: torch.Tensor | None = None

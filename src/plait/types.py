@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -11,14 +12,18 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-Kind = Literal["classes", "binary", "score"]
+Kind = Literal["classes", "binary", "labels", "score"]
 Inputs = Literal["joined", "apart"]
+Truncate = Literal["head", "head-tail"]
+"""What is kept of a text that is too long: its beginning, or half of the room each for beginning
+and end."""
 
 
 class TaskSpec(BaseModel):
     """What a task is, apart from the files it is read from.
 
-    A task is data, not code: one or two texts in, a class, a yes/no or a score out.
+    A task is data, not code: one or two texts in; a class, a yes/no, any number of labels or a
+    score out.
     """
 
     model_config = ConfigDict(
@@ -26,9 +31,11 @@ class TaskSpec(BaseModel):
     )
 
     kind: Kind
-    """A class out of several, yes or no, or a score."""
+    """A class out of several, yes or no, any number of labels, or a score."""
     labels: tuple[str, ...] = ()
-    """Words for the classes, in the order of their numbers, or how many there are."""
+    """Words for the classes or labels, in the order of their numbers, or how many there are."""
+    threshold: float = 0.5
+    """Probability from which on a label holds. Only for labels."""
     range: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest score. Only for a score."""
     text: tuple[str, ...]
@@ -60,6 +67,12 @@ class TaskSpec(BaseModel):
             raise ValueError("labels must give the number of classes, or their names, two or more")
         if self.kind == "binary" and len(self.labels) != 2:
             raise ValueError(f"a binary task has 2 labels, not {len(self.labels)}")
+        if self.kind == "labels" and not self.labels:
+            raise ValueError("labels must give the number of labels, or their names")
+        if self.kind != "labels" and self.threshold != 0.5:
+            raise ValueError(f"threshold is for a task of kind 'labels', not {self.kind!r}")
+        if not 0 < self.threshold < 1:
+            raise ValueError(f"threshold is a probability between 0 and 1, not {self.threshold}")
         if self.kind == "score" and self.labels:
             raise ValueError("a score has a range, not labels")
         if twice := [label for label in set(self.labels) if self.labels.count(label) > 1]:
@@ -106,7 +119,8 @@ class Batch:
 
     tokens: Tokens
     labels: Tensor | None
-    """[examples]: int64 class numbers, or float32 for binary and score; None if unlabelled."""
+    """[examples]: int64 class numbers, or float32 for binary and score; [examples, labels] float32
+    of 0 and 1 for labels; None if unlabelled."""
 
     @property
     def num_examples(self) -> int:
@@ -121,16 +135,25 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One answer: a class with its probabilities, or a score in the task's own units."""
+    """One answer: a class, labels that hold, or a score in the task's own units."""
 
     task: str
-    value: int | float
+    value: int | float | tuple[int, ...]
+    """Number of the class, numbers of the labels that hold, or the score."""
     label: str
-    """The class in words, or the score with two decimals."""
+    """The class or the labels in words ('none' where no label holds), or the score with two
+    decimals."""
     probabilities: tuple[float, ...] = ()
-    """One per class, adding up to 1. Empty for a score."""
+    """One per class, adding up to 1; or one per label, each by itself. Empty for a score."""
+    words: tuple[str, ...] = ()
+    """The labels that hold, one by one; empty for other kinds of task."""
 
     @property
     def confidence(self) -> float | None:
-        """Probability of the answer given; None for a score."""
-        return max(self.probabilities) if self.probabilities else None
+        """Probability of the answer given, of labels that these and no others hold; None for a
+        score."""
+        if not self.probabilities:
+            return None
+        if isinstance(self.value, tuple):
+            return prod(p if i in self.value else 1 - p for i, p in enumerate(self.probabilities))
+        return max(self.probabilities)

@@ -312,7 +312,7 @@ def test_a_threshold_for_one_task_of_two(model, tmp_path):
     assert list(done.num_review) == ["same"]
     assert "same_review" in read(out)[0]
     assert "near_review" not in read(out)[0]
-    with pytest.raises(UsageError, match="task 'near' is of kind 'score', whose answers have no"):
+    with pytest.raises(UsageError, match="task 'near' is of kind 'score', and only answers of"):
         model.predict_file(path, tmp_path / "no.csv", tasks=["same", "near"], threshold=0.6)
 
 

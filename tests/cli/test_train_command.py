@@ -168,3 +168,38 @@ def test_scores_of_some_rows_say_so(plait, tiny_recipe, tmp_path):
     done = plait("train", tiny_recipe(), "--out", tmp_path / "run", *words)
     assert done.code == 0, done.err
     assert "dev after 2 updates, 5 rows a task at most: mood" in done.err
+
+
+# --- from a run --------------------------------------------------------------------------
+
+
+def test_from_a_run(plait, tiny_run, tmp_path):
+    """The old tasks' figures stand beside the new ones, and the command to resume says --from."""
+    recipe = tmp_path / "more.toml"
+    recipe.write_text("name = 'more'\n[tasks.mood]\n[train]\nmax_steps = 1\n", encoding="utf-8")
+    done = plait("train", recipe, "--from", tiny_run, "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    header, *rows = [line.split() for line in done.out.splitlines()[1:5]]
+    assert header == ["task", "figure", "baseline", "before", "trained", "difference"]
+    assert [row[0] for row in rows] == ["mood", "same", "near"]
+    before, after = float(rows[0][3]), float(rows[0][4])
+    assert float(rows[0][5]) == pytest.approx(after - before, abs=0.0015)
+    assert "--task mood" in done.out
+    again = plait("train", recipe, "--from", tiny_run, "--out", tmp_path / "out")
+    assert f"--from {tiny_run} --resume" in again.complaint()
+
+
+def test_from_what_is_no_run(plait, tiny_recipe, tmp_path):
+    done = plait("train", tiny_recipe(), "--from", "nowhere", "--out", tmp_path / "out")
+    assert done.code == 2
+    assert done.complaint() == "there is no run at nowhere to start from"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_from_a_run(plait, tiny_run, tmp_path):
+    recipe = tmp_path / "more.toml"
+    recipe.write_text("name = 'more'\n[tasks.mood]\n[train]\nepochs = 1\n", encoding="utf-8")
+    done = plait("plan", recipe, "--from", tiny_run)
+    assert done.code == 0, done.err
+    assert "mood" in done.out
+    assert "near" not in done.out

@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 
 # (family, part) -> tables of settings, each a case of its own besides the defaults.
 WORTH_TRYING: dict[tuple[str, str], list[dict[str, Any]]] = {
-    ("loss", "cross-entropy"): [{"smoothing": 0.2}],
+    ("loss", "cross-entropy"): [
+        {"smoothing": 0.2},
+        {"weights": "balanced", "smoothing": 0.1},
+        {"weights": "sqrt"},
+    ],
+    ("loss", "bce"): [{"weights": "balanced"}, {"weights": {"yes": 3.0}}],
+    ("loss", "label-bce"): [{"weights": "balanced"}, {"weights": "sqrt"}, {"weights": {"2": 4.0}}],
     ("schedule", "fixed"): [{"steps": 7}, {"probabilities": {"a": 3.0, "b": 1.0}}],
     ("schedule", "sequential"): [{"order": ["b", "a"]}, {"cap": 2}],
     ("schedule", "round-robin"): [{"order": ["b", "a"]}, {"cap": 2}],
@@ -71,6 +77,7 @@ SPECS = [
     TaskSpec(kind="classes", labels=2, text=("text",)),
     TaskSpec(kind="classes", labels=5, text=("text",)),
     TaskSpec(kind="binary", text=("a", "b")),
+    TaskSpec(kind="labels", labels=4, text=("text",)),
     TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"), inputs="apart"),
     TaskSpec(kind="score", range=(2.0, 3.0), text=("a", "b"), inputs="apart"),
 ]

@@ -9,13 +9,16 @@ from torch import Tensor
 from plait.errors import RecipeError
 from plait.losses import DEFAULT_LOSSES, LOSSES, CosineMSE, Loss, MeanSquaredError
 from plait.model.heads import HEADS
+from plait.types import TaskSpec
 
 
 @pytest.fixture
 def loss(loss_case) -> Loss:
-    """A loss built for a task it allows."""
+    """A loss built for a task it allows, which has seen training labels."""
     table, spec = loss_case
-    return LOSSES.build(table, "tasks.x.loss", spec)
+    loss = LOSSES.build(table, "tasks.x.loss", spec)
+    loss.begin(make(loss, 40, seed=2)[1], torch.device("cpu"))
+    return loss
 
 
 def make(loss: Loss, num_examples: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -28,6 +31,9 @@ def make(loss: Loss, num_examples: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     if spec.kind == "score":
         low, high = spec.range
         return outputs, low + (high - low) * torch.rand(num_examples, generator=generator)
+    if spec.kind == "labels":
+        chances = torch.rand(num_examples, len(spec.labels), generator=generator)
+        return outputs, (chances < 0.4).float()
     labels = torch.randint(len(spec.labels), (num_examples,), generator=generator)
     return outputs, labels.float() if spec.kind == "binary" else labels
 
@@ -93,6 +99,9 @@ def test_decoded_answers_are_probabilities_or_scores_in_range(loss):
         else:
             assert decoded.shape == (num_examples, len(loss.spec.labels))
             assert decoded.min() >= 0
+            assert decoded.max() <= 1
+            if loss.spec.kind == "labels":
+                continue
             torch.testing.assert_close(decoded.sum(dim=1), torch.ones(num_examples))
 
 
@@ -116,6 +125,8 @@ def test_where_it_is_lowest_the_answer_is_the_label(loss):
     if loss.spec.kind == "score":
         low, high = loss.spec.range
         torch.testing.assert_close(decoded, labels, rtol=0, atol=0.01 * (high - low))
+    elif loss.spec.kind == "labels":
+        assert (decoded >= 0.5).tolist() == labels.bool().tolist()
     else:
         assert decoded.argmax(dim=1).tolist() == labels.long().tolist()
 
@@ -125,8 +136,15 @@ def test_outputs_as_a_distribution(loss):
     outputs = outputs.abs() / 4  # a clipped cosine below 0 has no gradient
     logs = loss.log_probabilities(outputs)
     score = loss.spec.kind == "score"
-    assert logs.shape == (5, 2 if score else len(loss.spec.labels))
-    torch.testing.assert_close(logs.exp().sum(dim=1), torch.ones(5))
+    if loss.spec.kind == "labels":
+        logs = logs.flatten(0, 1)  # a no and a yes each
+        assert logs.shape == (5 * len(loss.spec.labels), 2)
+        torch.testing.assert_close(logs.exp()[:, 1], loss.decode(outputs).flatten())
+    else:
+        assert logs.shape == (5, 2 if score else len(loss.spec.labels))
+    torch.testing.assert_close(logs.exp().sum(dim=1), torch.ones(len(logs)))
+    if loss.spec.kind == "labels":
+        return
     low, high = loss.spec.range
     decoded = (loss.decode(outputs) - low) / (high - low) if score else loss.decode(outputs)
     if getattr(loss, "scale", "unit") != "raw" or loss.takes == "cosine":
@@ -141,7 +159,7 @@ def test_every_output_counts_in_the_distribution(loss):
     start = 0.5 * (low + high) if getattr(loss, "scale", "unit") == "raw" else 0.5
     start = 0.5 if loss.takes == "cosine" else start
     outputs = torch.full((3, loss.num_outputs), start, requires_grad=True)
-    loss.log_probabilities(outputs)[:, -1].sum().backward()
+    loss.log_probabilities(outputs)[..., -1].sum().backward()
     assert (outputs.grad.abs() > 0).all()
 
 
@@ -173,10 +191,11 @@ def test_double_precision_is_kept(loss):
         torch.testing.assert_close(read(wide).float(), read(outputs), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("task", ["mood", "same", "near"])
+@pytest.mark.parametrize("task", ["mood", "same", "near", "many"])
 def test_a_loss_of_ones_own_needs_only_to_decode(tiny_specs, task):
     """The distribution and the value are then read off its answers."""
-    spec = tiny_specs[task]
+    many = TaskSpec(kind="labels", labels=3, text=("text",))
+    spec = {**tiny_specs, "many": many}[task]
     inner = LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec)
 
     class Own(Loss):
@@ -205,7 +224,7 @@ def test_some_head_gives_what_it_takes(loss):
 
 
 def test_every_kind_has_a_loss_unless_set():
-    assert set(DEFAULT_LOSSES) == {"classes", "binary", "score"}
+    assert set(DEFAULT_LOSSES) == {"classes", "binary", "labels", "score"}
     for kind, name in DEFAULT_LOSSES.items():
         assert kind in LOSSES[name].kinds
         assert LOSSES[name].takes == "logits"  # what the linear head, also the default, gives

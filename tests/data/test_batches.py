@@ -241,3 +241,54 @@ def test_rows_laid_out_give_the_same_batches(
     laid_out = rows.lay_out(torch.device("cpu"))
     parts = (laid_out.ids, laid_out.types, laid_out.mask)
     assert rows.num_bytes == sum(part.nbytes for part in parts)
+
+
+# --- beginning and end -------------------------------------------------------------------
+
+
+def both_ends(tokens: list[int], room: int) -> list[int]:
+    """Half of the room each for the beginning and the end, the odd token for the beginning."""
+    tail = room // 2
+    return tokens if len(tokens) <= room else tokens[: room - tail] + tokens[len(tokens) - tail :]
+
+
+@pytest.mark.parametrize("max_length", [8, 15, 16, 33])
+@pytest.mark.parametrize("spec", [SINGLE, JOINED, APART], ids=["single", "joined", "apart"])
+def test_beginning_and_end(tokenizer: Tokenizer, spec: TaskSpec, max_length: int) -> None:
+    pairs = [pair[: len(spec.text)] for pair in random_pairs(60, 60)]
+    dataset = Dataset.from_texts(pairs, tokenizer, max_length, truncate="head-tail")
+    layout, everything = tokenizer.layout, torch.arange(len(pairs))
+    found = Collator(layout, max_length, truncate="head-tail")(dataset, everything, spec).tokens
+    plain = Dataset.from_texts(pairs, tokenizer, max_length)
+    cut = collate(plain, everything, spec, layout, max_length=max_length).tokens
+    assert torch.equal(found.mask, cut.mask)  # as many tokens of each text as without
+    assert torch.equal(found.types, cut.types)
+    if spec is JOINED:
+        kept = [
+            (int((~t.bool()[m]).sum()) - 2, int(t.sum()) - 1)
+            for t, m in zip(cut.types, cut.mask, strict=True)
+        ]
+    else:
+        kept = [(int(m.sum()) - 2,) for m in cut.mask]
+    rows = [
+        pair if spec is JOINED else (pair[i],)
+        for i in range(1 if spec is JOINED else len(spec.text))
+        for pair in pairs
+    ]
+    for texts, counts, ids, mask in zip(rows, kept, found.ids, found.mask, strict=True):
+        wanted = [layout.single[0][0]]
+        for text, count in zip(texts, counts, strict=True):
+            whole = tokenizer.encode([text])[0].tolist()
+            wanted += [*both_ends(whole, count), layout.single[1][0]]
+        assert ids[mask].tolist() == wanted
+
+
+def test_a_shorter_batch_keeps_both_ends(tokenizer: Tokenizer) -> None:
+    """Cut once when it is stored and once more by `length`."""
+    text = " ".join("abcdefghijklmnopqrstuvwxyz")
+    dataset = Dataset.from_texts([(text,)], tokenizer, 14, truncate="head-tail")
+    collator = Collator(tokenizer.layout, 14, truncate="head-tail")
+    whole = tokenizer.encode([text])[0].tolist()
+    for length, letters in ((14, "abcdefuvwxyz"), (9, "abcdxyz")):
+        ids = collator(dataset, torch.tensor([0]), SINGLE, length=length).tokens.ids[0, 1:-1]
+        assert ids.tolist() == [whole[ord(letter) - ord("a")] for letter in letters]

@@ -14,7 +14,8 @@ import pytest
 
 from plait.config import BadRows
 from plait.data.files import open_source
-from plait.data.rows import FileReport, LabelError, LabelReader, RowReader
+from plait.data.labels import LabelError, LabelReader
+from plait.data.rows import FileReport, RowReader
 from plait.data.source import Columns
 from plait.errors import DataError
 from plait.types import TaskSpec
@@ -23,7 +24,7 @@ FIVE = TaskSpec(kind="classes", labels=5, text="text")
 MOOD = TaskSpec(kind="classes", labels=("sad", "so-so", "Glad"), text="text")
 YES_NO = TaskSpec(kind="binary", text="text")
 SCORE = TaskSpec(kind="score", range=(0, 5), text="text")
-COLUMNS = Columns(("text",), "label", "id")
+COLUMNS = Columns(("text",), ("label",), "id")
 
 WriteRows = Callable[[Path, list[dict[str, Any]]], Path]
 
@@ -36,7 +37,7 @@ def read(
     label_map: dict[str, float] | None = None,
 ) -> tuple[list[str], list[float], FileReport]:
     """Return texts, labels and the report of a file."""
-    labels = LabelReader(spec, label_map or {}) if columns.label else None
+    labels = LabelReader(spec, label_map or {}) if columns.labels else None
     reader = RowReader(open_source(path), columns, labels, bad_rows)
     texts: list[str] = []
     values: list[float] = []
@@ -164,7 +165,7 @@ def test_bad_rows_after_long_ones(tmp_path: Path, line: bytes, reason: str, sent
             "label out of range",
             "label '1.5' is not a whole",
         ),
-        (b'{"id": 1, "text": "x", "label": [1]}', "unknown label", "label '.1.' is none of"),
+        (b'{"id": 1, "text": "x", "label": [1]}', "unknown label", "the label is a list"),
         (b'{"id": 1, "text": "\xe9", "label": 1}', "not UTF-8", "the line is not UTF-8"),
         (b'{"id": 1, "text": "\\ud800", "label": 1}', "not UTF-8", "half a surrogate pair"),
         (b"[" * 100_000, "broken JSON", "the line is not JSON"),
@@ -302,14 +303,14 @@ def test_json_numbers_are_matched_as_plain_text(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     lines = [json.dumps({"text": "x", "label": n}) + "\n" for n in (1, 1.0, "1", True)]
     path.write_text("".join(lines), encoding="utf-8")
-    columns = Columns(("text",), "label")
+    columns = Columns(("text",), ("label",))
     assert read(path, columns=columns, label_map={"1": 3, "true": 2})[1] == [3, 3, 3, 2]
 
 
 def test_quora_dev(shared: Path) -> None:
     path = shared / "data" / "course" / "quora-dev.csv"
     spec = TaskSpec(kind="binary", text=("sentence1", "sentence2"))
-    columns = Columns(spec.text, "is_duplicate", "id")
+    columns = Columns(spec.text, ("is_duplicate",), "id")
     with pytest.raises(DataError, match=r"quora-dev\.csv, line 2577: the label is missing"):
         read(path, spec, columns=columns)
     texts, _, report = read(path, spec, "skip", columns)

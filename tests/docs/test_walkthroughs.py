@@ -114,6 +114,22 @@ def test_parts_of_your_own(walk):
     assert [line.split(",")[:2] for line in lines] == [["0", "dev"], ["20", "dev"], ["40", "dev"]]
 
 
+def test_several_labels_for_one_text(walk):
+    walk.run(ROOT / "docs" / "how-to" / "multi-label.md")
+    labels = {"anger", "joy", "fear"}
+    assert set(plait.load("runs/moods").tasks["moods"].spec.labels) == labels
+
+
+def test_a_task_is_added(walk):
+    """The run it is added to need not be well trained here."""
+    walk.overrides += ["-o", "train.max_steps=4"]
+    walk.run(ROOT / "docs" / "how-to" / "add-a-task.md")
+    old, new = (plait.load(f"runs/{name}") for name in ("demo", "more"))
+    texts = ["What a fine day."]
+    assert old.predict("sentiment", texts) == new.predict("sentiment", texts)
+    assert set(new.tasks) - set(old.tasks) == {"urgent"}
+
+
 def test_the_recipe_of_the_readme(walk):
     """It names the tutorial's files."""
     Path("my-folder").mkdir()

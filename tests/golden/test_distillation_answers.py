@@ -40,6 +40,17 @@ def test_yes_or_no_by_hand():
     assert float(loss) == pytest.approx(0.5 * math.log(17 / 16) + 0.5 * 4 * divergence)
 
 
+def test_labels_by_hand():
+    # The second label as in the test above; of the first, student and teacher say 1/2.
+    outputs = torch.tensor([[0.0, math.log(16)]])
+    labels = torch.tensor([[1.0, 1.0, 0.5, 0.5]])
+    divergence = 0.5 * math.log(0.5 / 0.8) + 0.5 * math.log(0.5 / 0.2)
+    spec = TaskSpec(kind="labels", labels=2, text=("text",))
+    loss = make(spec)(outputs, labels)
+    hard = math.log(2) + math.log(17 / 16)
+    assert float(loss) == pytest.approx((0.5 * hard + 0.5 * 4 * divergence) / 2)
+
+
 def test_two_logits_and_their_difference_learn_the_same():
     labels = torch.tensor([[1.0, 0.3, 0.7], [0.0, 0.6, 0.4]])
     one = torch.tensor([[0.4], [-1.2]])

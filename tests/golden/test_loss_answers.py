@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from plait.errors import RecipeError
@@ -14,6 +17,7 @@ from plait.types import TaskSpec
 
 CLASSES = TaskSpec(kind="classes", labels=("a", "b", "c"), text=("text",))
 BINARY = TaskSpec(kind="binary", text=("a", "b"))
+LABELS = TaskSpec(kind="labels", labels=("a", "b", "c"), text=("text",))
 SCORE = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"), inputs="apart")
 COSINES = (-1.0, -0.5, 0.0, 0.5, 1.0)
 
@@ -67,6 +71,121 @@ def test_bce_is_minus_log_sigmoid():
     close(loss(column(1.5), torch.tensor([0.0])), 1.701413)
     close(loss(column(1.5, 1.5), torch.tensor([1.0, 0.0])), (0.201413 + 1.701413) / 2)
     close(loss.decode(column(0.0, 1.5)), [[0.5, 0.5], [0.182426, 0.817574]])
+
+
+def test_bce_of_labels_is_the_mean_over_them():
+    loss = build("label-bce", LABELS)
+    assert loss.num_outputs == 3
+    logits, labels = torch.tensor([[1.5, 0.0, 1.5]]), torch.tensor([[1.0, 1.0, 0.0]])
+    close(loss(logits, labels), (0.201413 + math.log(2) + 1.701413) / 3)
+    close(loss.decode(logits), [[0.817574, 0.5, 0.817574]])
+    close(loss.log_probabilities(logits)[0, 0].exp(), [0.182426, 0.817574])
+
+
+# --- weights -----------------------------------------------------------------------------
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    labels = torch.tensor([0] * 6 + [1] * 3 + [2])
+    loss = build("cross-entropy", CLASSES, weights="balanced")
+    loss.begin(labels, torch.device("cpu"))
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=labels.numpy())
+    assert loss.weights.tolist() == pytest.approx(expected.tolist())
+    logits = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
+    summed = F.cross_entropy(logits, labels, weight=loss.weights, reduction="sum")
+    torch.testing.assert_close(loss(logits, labels), summed / 10)
+    # Over all training rows the weights sum to as many, so torch's own mean is the same there.
+    whole = F.cross_entropy(logits, labels, weight=loss.weights)
+    torch.testing.assert_close(loss(logits, labels), whole)
+
+
+def test_weights_by_the_root():
+    # 6, 3 and 1 rows: 1/sqrt each, scaled so that the mean over the ten rows is 1.
+    loss = build("cross-entropy", CLASSES, weights="sqrt")
+    loss.begin(torch.tensor([0] * 6 + [1] * 3 + [2]), torch.device("cpu"))
+    scale = 10 / (math.sqrt(6) + math.sqrt(3) + 1)
+    expected = [scale / math.sqrt(count) for count in (6, 3, 1)]
+    assert loss.weights.tolist() == pytest.approx(expected)
+
+
+def test_a_class_without_rows_is_left_out_of_the_balance():
+    loss = build("cross-entropy", CLASSES, weights="balanced")
+    loss.begin(torch.tensor([0, 0, 0, 2]), torch.device("cpu"))
+    assert loss.weights.tolist() == pytest.approx([4 / (2 * 3), 1.0, 4 / 2])
+
+
+def test_given_weights_by_place_and_by_word():
+    logits, labels = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 0.0]]), torch.tensor([0, 2])
+    plain = F.cross_entropy(logits, labels, reduction="none")
+    close(
+        build("cross-entropy", CLASSES, weights=[2, 1, 5])(logits, labels),
+        float(2 * plain[0] + 5 * plain[1]) / 2,
+    )
+    close(
+        build("cross-entropy", CLASSES, weights={"c": 5})(logits, labels),
+        float(plain[0] + 5 * plain[1]) / 2,
+    )
+
+
+def test_weighted_smoothing_is_that_of_torch():
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
+    labels = torch.tensor([0, 1, 2, 2])
+    loss = build("cross-entropy", CLASSES, weights=[1, 2, 3], smoothing=0.2)
+    weight = torch.tensor([1.0, 2.0, 3.0])
+    summed = F.cross_entropy(logits, labels, weight, label_smoothing=0.2, reduction="sum")
+    torch.testing.assert_close(loss(logits, labels), summed / 4)
+
+
+def test_weighted_bce():
+    loss = build("bce", BINARY, weights="balanced")
+    labels = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    loss.begin(labels, torch.device("cpu"))
+    expected = compute_class_weight("balanced", classes=np.arange(2), y=labels.numpy())
+    assert loss.weights.tolist() == pytest.approx(expected.tolist())
+    logits = column(0.3, -1.0, 0.5, 2.0)
+    # A weight for the positives alone, as torch has it, times that of the others.
+    ratio = torch.tensor(expected[1] / expected[0])
+    torch_s = F.binary_cross_entropy_with_logits(logits[:, 0], labels, pos_weight=ratio)
+    close(loss(logits, labels), float(torch_s * expected[0]))
+
+
+def test_weights_of_labels():
+    labels = torch.tensor([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    loss = build("label-bce", LABELS, weights="balanced")
+    loss.begin(labels, torch.device("cpu"))
+    for own, column_ in zip(loss.weights[:2], labels.T, strict=False):
+        expected = compute_class_weight("balanced", classes=np.arange(2), y=column_.numpy())
+        assert own.tolist() == pytest.approx(expected.tolist())
+    assert loss.weights[2].tolist() == [1.0, 1.0]  # nobody has the third: nothing to balance
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(2))
+    given = build("label-bce", LABELS, weights={"b": 3.0, "c": 0.5})
+    positive = torch.tensor([1.0, 3.0, 0.5])
+    expected = F.binary_cross_entropy_with_logits(logits, labels, pos_weight=positive)
+    torch.testing.assert_close(given(logits, labels), expected)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 2], "weights has 2 numbers for 3 labels"),
+        ([1, 2, -1], "weights are 0 or more"),
+        ([0, 0, 0], "not all 0"),
+        ({"d": 2.0}, "weights names 'd'"),
+        ("heavy", "'balanced' or 'sqrt'"),
+    ],
+)
+def test_weights_that_make_no_sense(weights, message):
+    with pytest.raises(RecipeError, match=message):
+        build("cross-entropy", CLASSES, weights=weights)
+
+
+def test_weights_by_labels_need_the_labels():
+    loss = build("bce", BINARY, weights="balanced")
+    with pytest.raises(RuntimeError, match="not known before begin"):
+        loss(column(0.0), torch.tensor([1.0]))
+
+
+# --- scores ------------------------------------------------------------------------------
 
 
 def test_mse_of_a_score_mapped_to_0_to_1_is_25_times_smaller():

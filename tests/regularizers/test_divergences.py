@@ -115,3 +115,13 @@ def test_a_difference_of_1e_5_is_measured_to_the_last_places(name, spec):
     p, q = loss.log_probabilities(one), loss.log_probabilities(two)
     in_fp32 = (p.exp() * (p - q)).sum(dim=-1)
     assert (in_fp32 / plain_kl(loss, one, two) - 1).abs().max() > 1
+
+
+def test_labels_are_a_yes_or_no_each():
+    labels = build("label-bce", TaskSpec(kind="labels", labels=3, text=("text",)))
+    single = build("bce", BINARY)
+    one, two = outputs(labels, 0), outputs(labels, 1)
+    for distance in (plain_kl, symmetric_kl):
+        each = [distance(single, one[:, i : i + 1], two[:, i : i + 1]) for i in range(3)]
+        torch.testing.assert_close(distance(labels, one, two), torch.stack(each).mean(dim=0))
+    assert torch.equal(last_distance(0, labels, one, two), symmetric_kl(labels, one, two))

@@ -381,3 +381,45 @@ def test_a_run_that_diverges_says_so_and_is_not_kept(runs):
         runs.train("a", "train.lr=1e30", "train.clip=0.0", "log_every=1")
     assert not (runs.folder / "a" / "model.safetensors").exists()
     runs.log("a")  # refuses what is no JSON
+
+
+def test_labels_that_no_row_has_are_noted(runs):
+    """The figures are there all the same."""
+    spy = runs.Spy()
+    outcome = runs.train(
+        "run",
+        "tasks.mood.labels=['bad', 'so-so', 'good', 'divine']",
+        "tasks.mood.metric='macro_f1'",
+        listeners=[spy],
+    )
+    told = [note for note in spy.notes if "divine" in note]
+    assert told == [
+        "mood: no training row has the label divine, which is never learnt",
+        "mood: no dev row has the label divine, which counts as 0 in macro averages",
+    ]
+    assert outcome.result["dev"]["primary"]["mood"] > 0
+    assert outcome.result["dev"]["tasks"]["mood"]["per_class"][3]["support"] == 0
+
+
+def test_texts_in_another_script_are_noted(runs):
+    spy = runs.Spy()
+    path = runs.recipe.parent / "mood-train.csv"
+    foreign = "".join(f"x{i},\u0444\u0438\u043b\u044c\u043c film,good\n" for i in range(40))
+    path.write_text(path.read_text(encoding="utf-8") + foreign, encoding="utf-8")
+    runs.train("run", "train.max_steps=1", listeners=[spy])
+    told = [note for note in spy.notes if "unknown to the encoder" in note]
+    assert [note.split(":")[0] for note in told] == ["mood"]
+    assert "multilingual" in told[0]
+
+
+def test_long_texts_are_noted(runs):
+    spy = runs.Spy()
+    runs.train("run", "train.max_steps=1", "encoder.max_length=8", listeners=[spy])
+    told = [note for note in spy.notes if "lose their end" in note]
+    assert {note.split(":")[0] for note in told} >= {"same"}
+    spy = runs.Spy()
+    settings = ["train.max_steps=1", "encoder.max_length=8", "encoder.truncate='head-tail'"]
+    folder = runs.train("both", *settings, listeners=[spy]).folder
+    assert any("lose their middle" in note for note in spy.notes)
+    texts = [("the film was very very very very dull", "a book"), ("the film", "a song")]
+    assert len(Predictor.load(folder).predict("same", texts)) == 2

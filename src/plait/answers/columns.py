@@ -29,13 +29,15 @@ class AnswerColumns:
     """Whether there is a column for every class."""
     threshold: float | None = None
     """Confidence below which an answer is for review; None where there is no such column."""
+    separator: str = ";"
+    """What stands between several labels in one cell."""
 
     def types(self) -> dict[str, Any]:
         """Return the columns by name, with their types."""
         if not self.spec.labels:
             return {self.name: pa.float64()}
         found = {
-            self.name: pa.int64(),
+            self.name: pa.string() if self.spec.kind == "labels" else pa.int64(),
             f"{self.name}_label": pa.string(),
             f"{self.name}_confidence": pa.float64(),
         }
@@ -49,7 +51,11 @@ class AnswerColumns:
         """Return what stands in the columns for one answer."""
         if answer.confidence is None:
             return [answer.value]
-        cells: list[Any] = [answer.value, answer.label, answer.confidence]
+        value: Any = answer.value
+        label = answer.label
+        if isinstance(value, tuple):
+            value, label = self.separator.join(map(str, value)), self.separator.join(answer.words)
+        cells: list[Any] = [value, label, answer.confidence]
         cells += answer.probabilities if self.probabilities else ()
         return cells if self.threshold is None else [*cells, self.is_unsure(answer)]
 
@@ -57,7 +63,9 @@ class AnswerColumns:
         """Return the same as one table, for formats that have such."""
         if answer.confidence is None:
             return {"value": answer.value}
-        table: dict[str, Any] = {"value": answer.value, "label": answer.label}
+        several = isinstance(answer.value, tuple)
+        label = answer.words if several else answer.label
+        table: dict[str, Any] = {"value": answer.value, "label": label}
         table["confidence"] = round(answer.confidence, 6)
         if self.probabilities:
             chances = (round(p, 6) for p in answer.probabilities)

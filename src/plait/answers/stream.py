@@ -86,16 +86,17 @@ def choose_columns(
             refuse_threshold(least)
             refuse_abstaining(task, spec.kind)
         texts = spec.text if own else first
-        found.append(AnswerColumns(task, spec, texts, task, probabilities, least))
+        sign = model.config.tasks[task].label_separator
+        found.append(AnswerColumns(task, spec, texts, task, probabilities, least, sign))
     return found
 
 
 def refuse_abstaining(task: str, kind: str) -> None:
-    """Refuse to hold back answers that have no probability of being right."""
+    """Refuse to hold back answers of a kind that is not held back by how sure they are."""
     if kind not in ("classes", "binary"):
         raise UsageError(
-            f"task {task!r} is of kind {kind!r}, whose answers have no probability of being right "
-            "to hold them back by; leave it out by naming the others with --task"
+            f"task {task!r} is of kind {kind!r}, and only answers of classes, or of yes and no, "
+            "are held back by how sure they are; leave it out by naming the others with --task"
         )
 
 

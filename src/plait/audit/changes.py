@@ -30,8 +30,11 @@ def measure_changes(
     """Return how far each answer moved, from 0 to 1, and whether it is another one.
 
     Of classes, how far is the part of the probability that moved (total variation); of scores,
-    the distance as a part of the range.
+    the distance as a part of the range; of labels, the move of the one that moved most.
     """
+    if spec.kind == "labels":
+        held, now = before >= spec.threshold, after >= spec.threshold
+        return np.abs(after - before).max(axis=1), (held != now).any(axis=1)
     if spec.kind == "score":
         low, high = spec.range
         moved: Floats = np.abs(after - before) / (high - low)
@@ -41,10 +44,17 @@ def measure_changes(
 
 
 def find_typical(spec: TaskSpec, answers: Floats) -> Floats:
-    """Return what most answers are like, one answer: of the commonest class, or the middle."""
+    """Return what most answers are like, one answer: of the commonest class, or the middle.
+
+    Of labels, of the commonest set of them.
+    """
     if spec.kind == "score":
         return np.median(answers, axis=0, keepdims=True)
-    chosen = answers.argmax(axis=1)
+    if spec.kind == "labels":
+        sets = answers >= spec.threshold
+        _, chosen = np.unique(sets, axis=0, return_inverse=True)
+    else:
+        chosen = answers.argmax(axis=1)
     typical: Floats = answers[chosen == np.bincount(chosen).argmax()].mean(axis=0, keepdims=True)
     return typical
 

@@ -192,7 +192,14 @@ def check_mislabelled(
     """Tell of rows of a task's train and dev that are likely to have a wrong label."""
     labelled = {rows.split: rows for rows in splits if rows.labels is not None}
     train = labelled.get("train")
-    if train is None or train.labels is None or train.labels.ndim != 1:
+    if train is None or train.labels is None:
+        return
+    if train.labels.ndim != 1:
+        yield train.finding(
+            "mislabelled",
+            "note",
+            "rows with several labels are not looked through for wrong ones",
+        )
         return
     if len(train) < FEWEST or len(np.unique(train.labels)) < 2:
         return

@@ -168,7 +168,7 @@ class Display(Listener):
             if event["step"]:
                 self._best = max(self._best, event["summary"][self._select])
         going_on = f", going on after {step} updates" if step else ""
-        names = ", ".join(config["tasks"])
+        names = ", ".join(config.get("train", {}).get("tasks") or config["tasks"])
         self.console.print(f"training {config['name']} on {names} in {folder}{going_on}")
         self.begin("starting")
 

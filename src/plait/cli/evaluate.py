@@ -49,9 +49,9 @@ def evaluate(
 ) -> None:
     """Score a run on its dev files, or others.
 
-    Classes get accuracy, macro precision, recall and F1, and who was taken for whom; scores
-    get Pearson and Spearman. With --data, files of the same names in another folder are
-    scored instead.
+    Classes get accuracy, macro precision, recall and F1, and who was taken for whom; labels get
+    micro and macro F1, and each label's; scores get Pearson and Spearman. With --data, files of
+    the same names in another folder are scored instead.
     """
     from plait.cli.display import Display
 
@@ -105,10 +105,11 @@ def check_labelled(
         path = find_file(file.path, root, config.data.hint)
         source = open_source(path, separator=file.separator, quoting=file.quoting)
         label = file.label or task.label
-        if label not in source.names():
+        wanted = label if isinstance(label, tuple) else (label,)
+        if missing := [column for column in wanted if column not in source.names()]:
             raise UsageError(
-                f"{path} has no column {label!r}, so task {name!r} cannot be scored on {split}; "
-                "`plait submit` writes answers for files without labels"
+                f"{path} has no column {missing[0]!r}, so task {name!r} cannot be scored on "
+                f"{split}; `plait submit` writes answers for files without labels"
             )
 
 
@@ -134,11 +135,11 @@ def _class_rows(task: TaskScores) -> list[list[str]]:
     """Write each class's figures, and how many of its rows were taken for each class."""
     from plait.cli.display import figure, shorten
 
-    confusion = task.confusion or []
-    if len(confusion) > MOST_COLUMNS:
-        confusion = [[] for _ in confusion]
+    confusion = task.confusion
+    if confusion is None or len(confusion) > MOST_COLUMNS:
+        confusion = [[] for _ in task.per_class]
     rows = [
-        ["class", "precision", "recall", "f1", "rows"]
+        ["label" if task.kind == "labels" else "class", "precision", "recall", "f1", "rows"]
         + [f"as {number}" for number in range(len(confusion[0]))]
     ]
     for number, (entry, counts) in enumerate(zip(task.per_class, confusion, strict=True)):

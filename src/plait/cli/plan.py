@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArgument
+from plait.cli.train import (
+    DataOption,
+    FromOption,
+    OverrideOption,
+    ProfileOption,
+    RecipeArgument,
+    start_override,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +28,7 @@ def plan(
     data: DataOption = None,
     override: OverrideOption = None,
     profile: ProfileOption = None,
+    from_: FromOption = None,
     rows: Annotated[
         list[str] | None,
         typer.Option(
@@ -39,11 +47,12 @@ def plan(
     """
     from plait.config import lists_members, read_ensemble, read_recipe
 
+    overrides = [*(override or ()), *start_override(from_)]
     if lists_members(recipe):
-        ensemble = read_ensemble(recipe, override or (), profile=profile)
+        ensemble = read_ensemble(recipe, overrides, profile=profile)
         _plan_members(ensemble, data, rows or (), as_json=as_json)
         return
-    planned = _plan(read_recipe(recipe, override or (), profile=profile), data, rows or ())
+    planned = _plan(read_recipe(recipe, overrides, profile=profile), data, rows or ())
     if as_json:
         _echo_json(planned.to_json())
         return
@@ -108,13 +117,10 @@ def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> 
         return Amounts(given)
 
     from plait.cli.display import Display
-    from plait.data import Tokenizer
-    from plait.model.sources import find_encoder
     from plait.training.build import load_data, load_named_texts
+    from plait.training.starting import find_tokenizer
 
-    source = config.encoder
-    files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
-    tokenizer = Tokenizer.from_file(files.tokenizer)
+    tokenizer = find_tokenizer(config)
     display = Display()
     try:
         train = load_data(

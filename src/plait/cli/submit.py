@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument, load_watched
 from plait.cli.train import DataOption
+
+if TYPE_CHECKING:
+    from plait.config import TaskConfig
 
 SPLITS: tuple[Literal["dev"], Literal["test"]] = ("dev", "test")
 
@@ -28,8 +31,9 @@ def submit(
 ) -> None:
     """Write the answers to dev and test files for submission.
 
-    Every row is answered. There is one file per task and split, NAME-SPLIT-output.csv, its
-    columns id and the recipe's submit_column; one that is there already is replaced.
+    Every row is answered: a class by its number, labels in words, a score with four decimals.
+    There is one file per task and split, NAME-SPLIT-output.csv, its columns id and the recipe's
+    submit_column; one that is there already is replaced.
     """
     import csv
 
@@ -61,7 +65,14 @@ def submit(
                     writer.writerow(["id", settings.submit_column or f"Predicted_{task}"])
                     for row_id, answer in zip(dataset.ids, answers, strict=True):
                         value = predictor.describe(task, answer).value
-                        writer.writerow([row_id, value if settings.labels else f"{value:.4f}"])
+                        writer.writerow([row_id, spell_answer(value, settings)])
                 written.append(f"{path}: {len(dataset):,} answers")
     for line in written:
         typer.echo(line)
+
+
+def spell_answer(value: int | float | tuple[int, ...], task: TaskConfig) -> str:
+    """Write an answer as a file of the task would have it."""
+    if isinstance(value, tuple):
+        return task.label_separator.join(task.labels[i] for i in value)
+    return str(value) if task.labels else f"{value:.4f}"

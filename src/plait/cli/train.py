@@ -46,6 +46,14 @@ ProfileOption = Annotated[
         help="Run the recipe with another encoder, at its rate: small (e5-small) or packaged.",
     ),
 ]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="RUN",
+        help="Start from a trained run: its encoder and its tasks' heads, new tasks besides.",
+    ),
+]
 
 
 def train(
@@ -57,6 +65,7 @@ def train(
     data: DataOption = None,
     override: OverrideOption = None,
     profile: ProfileOption = None,
+    from_: FromOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, same recipe.")
     ] = False,
@@ -87,6 +96,9 @@ def train(
     task has in the joint run, and none of the joint run itself; a joint run in OUT/joint is
     shown beside them. --resume skips those that are finished.
 
+    With --from, the run starts with the encoder and heads of another, and answers all tasks of
+    both; those that RECIPE does not name are not trained, but scored, before and after.
+
     A recipe that lists members trains each of them into OUT/members and makes OUT their ensemble.
     """
     from datetime import datetime
@@ -97,13 +109,13 @@ def train(
     overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
     overrides += [] if graphs else ["graphs=false"]
     read = read_ensemble if lists_members(recipe) else read_recipe
-    config = read(recipe, overrides, profile=profile)
+    config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
     if out is None:
         if resume:
             raise RunError("--resume needs --out RUN, the folder to go on in")
         stem = config.name.replace("/", "-")
         out = Path("runs") / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    command = resume_command(recipe, out, data, overrides, profile)
+    command = resume_command(recipe, out, data, overrides, profile, from_)
     command += f" --jobs {jobs}" if jobs > 1 else ""
     if isinstance(config, EnsembleConfig):
         if each_alone:
@@ -136,8 +148,20 @@ def train(
     typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, data, config)}")
 
 
+def start_override(run: str | None) -> list[str]:
+    """Write --from as the setting that it stands for."""
+    import json
+
+    return [] if run is None else [f"start={json.dumps(run)}"]
+
+
 def resume_command(
-    recipe: str, out: Path, data: str | None, overrides: list[str], profile: str | None = None
+    recipe: str,
+    out: Path,
+    data: str | None,
+    overrides: list[str],
+    profile: str | None = None,
+    start: str | None = None,
 ) -> str:
     """Write the command that goes on with a run."""
     import shlex
@@ -145,6 +169,7 @@ def resume_command(
     words = ["plait", "train", recipe, "--out", str(out)]
     words += ["--data", data] if data else []
     words += ["--profile", profile] if profile else []
+    words += ["--from", start] if start else []
     for override in overrides:
         words += ["-o", override]
     return shlex.join([*words, "--resume"])
@@ -154,7 +179,8 @@ def next_commands(out: Path, data: str | None, config: RunConfig) -> str:
     """Write what a user may want to do with a fresh run, a command a line."""
     import shlex
 
-    name, task = next(iter(config.tasks.items()))
+    name = config.trained_tasks[0]
+    task = config.tasks[name]
     texts = ["One text.", "Another text."] if task.is_pair else ["Your own sentence."]
     evaluate = ["evaluate", str(out), *(["--data", data] if data else [])]
     predict = ["predict", str(out), "--task", name]
@@ -179,6 +205,18 @@ def resumable(out: Path, command: str) -> Iterator[None]:
         raise Interrupted(told) from None
 
 
+def _difference(
+    before: Mapping[str, float | None], after: Mapping[str, float | None], task: str
+) -> str:
+    from plait.cli.display import figure
+
+    old, new = before.get(task), after.get(task)
+    if old is None or new is None:
+        return ""
+    change = figure(new - old)
+    return change if change.startswith("-") or change == ".000" else f"+{change}"
+
+
 def show_outcome(
     result: dict[str, Any], before: Mapping[str, float], tasks: Mapping[str, TaskConfig]
 ) -> None:
@@ -193,13 +231,17 @@ def show_outcome(
         return
     dev, baseline = result["dev"], result["baseline"]
     columns = {"baseline": baseline["primary"]}
-    if before:
+    if before := result.get("before", before):
         columns["before"] = before
     columns["trained"] = dev["primary"]
-    rows = [["task", "figure", *columns]]
+    rows = [["task", "figure", *columns, *(["difference"] if "before" in result else [])]]
     for name in dev["primary"]:
         metric = primary_metric(tasks[name], tasks[name].metric)
-        rows.append([name, metric, *(figure(values.get(name)) for values in columns.values())])
+        row = [name, metric, *(figure(values.get(name)) for values in columns.values())]
+        if "before" in result:
+            row += [_difference(before, dev["primary"], name)]
+            row[3] = row[3] if name in before else "new"
+        rows.append(row)
     console.print()
     print_table(console, rows, num_words=2)
     summary = dev["summary"]

@@ -13,7 +13,13 @@ settings live beside them and are checked by the registry when the run is built.
 """
 
 from plait.config.ensembles import EnsembleConfig, MembersConfig, lists_members, read_ensemble
-from plait.config.reading import PROFILES, list_recipes, read_profile, read_recipe
+from plait.config.reading import (
+    PROFILES,
+    list_recipes,
+    read_profile,
+    read_recipe,
+    read_resolved,
+)
 from plait.config.saving import differences, flatten, list_settings, to_toml
 from plait.config.sections import (
     BadRows,
@@ -28,6 +34,7 @@ from plait.config.sections import (
     RunConfig,
     SearchConfig,
     StageConfig,
+    StartConfig,
     TaskConfig,
     TextsConfig,
 )
@@ -48,6 +55,7 @@ __all__ = [
     "RunConfig",
     "SearchConfig",
     "StageConfig",
+    "StartConfig",
     "TaskConfig",
     "TextsConfig",
     "differences",
@@ -58,5 +66,6 @@ __all__ = [
     "read_ensemble",
     "read_profile",
     "read_recipe",
+    "read_resolved",
     "to_toml",
 ]

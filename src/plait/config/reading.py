@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.config.checking import validate
 from plait.config.sections import RunConfig
+from plait.config.starting import lay_over_run
 from plait.config.tables import merge, override
 from plait.errors import RecipeError, suggest
 
@@ -29,7 +30,7 @@ def read_recipe(
     """Read a recipe by packaged name or path, with everything it extends and `key=value`s.
 
     A profile (another encoder, and the rate that suits it) is laid over the recipe, `extra`
-    over both, and the overrides come last.
+    over both, and the overrides come last. One that starts from a run is laid over that run's.
     """
     table = read_chain(str(recipe))
     if "ensemble" in table:
@@ -51,9 +52,20 @@ def resolve(
     if profile is not None:
         table = merge(table, read_profile(profile))
     table = merge(table, extra or {})
-    for setting in overrides:
+    settings = list(overrides)
+    for setting in settings:
+        if setting.partition("=")[0].split(".")[0].strip() == "start":
+            override(table, setting)
+    if "start" in table:  # first, so that overrides can name the tasks of the run
+        table = lay_over_run(table, read_chain, origin)
+    for setting in settings:
         override(table, setting)
     return validate(RunConfig, table, origin)
+
+
+def read_resolved(path: Path) -> RunConfig:
+    """Read the recipe in a run's folder, which has everything already."""
+    return validate(RunConfig, read_chain(str(path)), str(path))
 
 
 def list_recipes() -> dict[str, dict[str, Any]]:

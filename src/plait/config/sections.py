@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from plait.config.checking import validate
 from plait.config.tables import merge
 from plait.errors import suggest
-from plait.types import TaskSpec
+from plait.types import TaskSpec, Truncate
 
 BadRows = Literal["error", "skip"]
 
@@ -54,8 +54,8 @@ class FileConfig(Section):
     """Relative to the data root, or absolute."""
     text: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = None
     """Text columns, where this file calls them otherwise."""
-    label: str | None = None
-    """Column of the label, where this file calls it otherwise."""
+    label: str | tuple[str, ...] | None = None
+    """Column of the label, or of each label, where this file calls it otherwise."""
     id: str | None = None
     """Column of the row's name; an empty word says that this file has none."""
     label_map: dict[str, float] | None = None
@@ -83,8 +83,10 @@ class TaskConfig(Section, TaskSpec):
 
     about: str = ""
     """A sentence for readers."""
-    label: str | None = None
-    """Column of the label."""
+    label: str | tuple[str, ...] | None = None
+    """Column of the label. For labels also a list of columns of 0 and 1, one for each label."""
+    label_separator: str = Field(default=";", min_length=1)
+    """What stands between labels in one column. Only for labels."""
     id: str | None = None
     """Column of the row's name, kept for submissions."""
     label_map: dict[str, float] = Field(default={})
@@ -104,7 +106,8 @@ class TaskConfig(Section, TaskSpec):
     head: Part = Field(default={"name": "linear"})
     """What turns the encoder's vectors into the task's outputs."""
     loss: Part | None = None
-    """Unless set: cross-entropy for classes, bce for binary, score-cross-entropy for a score."""
+    """Unless set: cross-entropy for classes, bce for binary, label-bce for labels,
+    score-cross-entropy for a score."""
     adapter: Part | None = None
     """Parameters of the task's own inside the encoder's layers; none unless set."""
     touch_encoder: bool = True
@@ -114,7 +117,8 @@ class TaskConfig(Section, TaskSpec):
     weight: float = Field(default=1.0, ge=0)
     """The task's loss is multiplied by this."""
     metric: str | None = None
-    """The figure that stands for the task; accuracy, or pearson for a score, unless set."""
+    """The figure that stands for the task; unless set accuracy, micro_f1 for labels, pearson for a
+    score."""
     batch_size: int | None = Field(default=None, ge=1)
     """Examples in a batch of this task; the stage's unless set."""
     submit_column: str | None = None
@@ -123,6 +127,30 @@ class TaskConfig(Section, TaskSpec):
     """How a submission file's name begins; the task's own name unless set."""
     licence: str = ""
     """Licence of the task's files, for the model's card."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_labels(cls, values: object) -> object:
+        """Let columns that are labels name them."""
+        if not isinstance(values, dict) or values.get("kind") != "labels":
+            return values
+        columns = values.get("label")
+        if isinstance(columns, list | tuple) and not values.get("labels"):
+            return {**values, "labels": tuple(columns)}
+        return values
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> TaskConfig:
+        if isinstance(self.label, tuple):
+            if self.kind != "labels":
+                raise ValueError(f"a task of kind {self.kind!r} has one label column, not a list")
+            if len(self.label) < 2:
+                raise ValueError("a list of label columns has two or more; one stands by itself")
+            if len(self.label) != len(self.labels):
+                raise ValueError(
+                    f"label names {len(self.label)} columns for {len(self.labels)} labels"
+                )
+        return self
 
 
 class DataConfig(Section):
@@ -164,7 +192,9 @@ class EncoderConfig(Section):
     dropout: float | None = Field(default=None, ge=0, lt=1)
     """Of embeddings, attention and layers; the encoder's own configuration unless set."""
     max_length: int = Field(default=128, ge=8)
-    """Tokens of an input, special ones included; longer ones lose their end."""
+    """Tokens of an input, special ones included; longer ones are cut."""
+    truncate: Truncate = "head"
+    """What is kept of a text that is cut: its beginning, or its beginning and its end."""
     segments: bool = True
     """Whether the second text of a pair gets segment id 1 (else all are 0)."""
 
@@ -319,6 +349,20 @@ class PublishedConfig(Section):
     """The packaged recipe of the same run, where the report prints it twice."""
 
 
+class StartConfig(Section):
+    """The run that a run starts from."""
+
+    run: str
+    """Its folder, as seen from where the command is run."""
+    keep: bool = True
+    """Whether tasks that it alone has are kept: answered, scored on dev, but not trained."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_folder(cls, value: object) -> object:
+        return {"run": value} if isinstance(value, str) else value
+
+
 RecipeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
 
 
@@ -359,6 +403,9 @@ class RunConfig(Section):
     """One table per task, under a name of yours."""
     texts: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TextsConfig] = {}
     """Texts without labels that stages may name, under names of yours."""
+    start: StartConfig | None = None
+    """The folder of a run to start from, its encoder and the heads of tasks that mean the same;
+    the plain encoder unless set."""
     stages: tuple[str, ...] = ("finetune",)
     """The stages in order; each takes [train] and its own [stage.NAME]."""
     train: StageConfig = StageConfig()
@@ -382,6 +429,12 @@ class RunConfig(Section):
                         f"stage {name!r} names task {task!r}{suggest(task, self.tasks)}"
                     )
         return self
+
+    @property
+    def trained_tasks(self) -> tuple[str, ...]:
+        """The tasks that take part in some stage."""
+        named = {t for name in self.stages for t in self.stage_config(name).tasks or self.tasks}
+        return tuple(task for task in self.tasks if task in named)
 
     def stage_config(self, name: str) -> StageConfig:
         """Return one stage's settings: [train], and [stage.NAME] over it."""

@@ -33,8 +33,8 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_room(key: str, word: str) -> dict[str, Any]:
-    """Turn a part or a data file given by one word into a table, for settings beside it."""
-    return {"path" if key in ("train", "dev", "test") else "name": word}
+    """Turn a part, a data file or a run given by one word into a table, for settings beside it."""
+    return {{"train": "path", "dev": "path", "test": "path", "start": "run"}.get(key, "name"): word}
 
 
 def override(table: dict[str, Any], setting: str) -> None:

@@ -1,7 +1,7 @@
 """Data files become checked, tokenised datasets, and those become batches."""
 
 from plait.data.augmentations import AUGMENTATIONS, Augmentation
-from plait.data.batches import collate, iterate, text_lengths
+from plait.data.batches import collate, iterate, text_lengths, uncut_lengths
 from plait.data.buckets import Buckets
 from plait.data.collator import Collator, LaidOut, Rows
 from plait.data.files import open_source
@@ -50,4 +50,5 @@ __all__ = [
     "shared_examples",
     "text_lengths",
     "text_schema",
+    "uncut_lengths",
 ]

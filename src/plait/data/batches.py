@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from plait.data.store import Dataset, Ragged
     from plait.data.tokens import Layout
-    from plait.types import TaskSpec
+    from plait.types import TaskSpec, Truncate
 
 
 class _Piece(NamedTuple):
@@ -31,6 +31,8 @@ class _Piece(NamedTuple):
     """[rows]: where each stretch begins in `flat`."""
     lengths: Tensor
     """[rows]"""
+    left_out: Tensor | None = None
+    """[rows]: tokens passed over in the middle of each; none unless given."""
 
 
 def collate(
@@ -41,15 +43,17 @@ def collate(
     *,
     max_length: int,
     segments: bool = True,
+    truncate: Truncate = "head",
     length: int | None = None,
     total: int | None = None,
 ) -> Batch:
     """Return rows (int64 [n]) of a dataset as a batch, padded to `length` or to the longest.
 
-    Inputs longer than `max_length` lose their end; of a joined pair the longer text loses
-    first (longest_first, token for token as the tokenizers library does it). `length` bounds
-    them, too. Where texts are encoded apart, the batch has all first texts, then all second.
-    `total` is how many real tokens there are at most, for those who know.
+    Inputs longer than `max_length` lose their end, or their middle where `truncate` says so; of a
+    joined pair the longer text loses first (longest_first, token for token as the tokenizers
+    library does it). `length` bounds them, too. Where texts are encoded apart, the batch has all
+    first texts, then all second. `total` is how many real tokens there are at most, for those who
+    know.
     """
     limit = max_length if length is None else min(max_length, length)
     if max_length - layout.num_single > dataset.limit:
@@ -57,11 +61,11 @@ def collate(
     if spec.is_pair and spec.inputs == "joined":
         kept = _fit_pairs(dataset, rows, limit - layout.num_pair)
         around: Sequence[tuple[int, ...]] = layout.pair
-        inputs = [[_cut(t, rows, k) for t, k in zip(dataset.tokens, kept, strict=True)]]
+        inputs = [[_cut(t, rows, k, truncate) for t, k in zip(dataset.tokens, kept, strict=True)]]
     else:
         room = limit - layout.num_single
         around = layout.single
-        inputs = [[_cut(t, rows, _fit(t, rows, room))] for t in dataset.tokens]
+        inputs = [[_cut(t, rows, _fit(t, rows, room), truncate)] for t in dataset.tokens]
     if length is None:
         length = sum(map(len, around))
         if len(rows):
@@ -103,6 +107,14 @@ def input_lengths(dataset: Dataset, spec: TaskSpec, layout: Layout, max_length: 
     return torch.stack(fits) + layout.num_single
 
 
+def uncut_lengths(dataset: Dataset, spec: TaskSpec, layout: Layout) -> Tensor:
+    """Return the length of each of a row's inputs if nothing were cut: int64 [inputs, rows]."""
+    lengths = torch.stack([text.lengths.long() for text in dataset.tokens])
+    if spec.is_pair and spec.inputs == "joined":
+        return lengths.sum(0, keepdim=True) + layout.num_pair
+    return lengths + layout.num_single
+
+
 def iterate(
     dataset: Dataset,
     batch_size: int,
@@ -111,6 +123,7 @@ def iterate(
     *,
     max_length: int,
     segments: bool = True,
+    truncate: Truncate = "head",
     rows: Tensor | None = None,
 ) -> Iterator[tuple[Tensor, Batch]]:
     """Yield (row numbers, batch) over all rows, or those given, the longest first.
@@ -125,7 +138,15 @@ def iterate(
     for some in torch.split(order, batch_size):
         yield (
             some,
-            collate(dataset, some, spec, layout, max_length=max_length, segments=segments),
+            collate(
+                dataset,
+                some,
+                spec,
+                layout,
+                max_length=max_length,
+                segments=segments,
+                truncate=truncate,
+            ),
         )
 
 
@@ -154,8 +175,12 @@ def _fit_pairs(dataset: Dataset, rows: Tensor, room: int) -> tuple[Tensor, Tenso
     return torch.where(swapped, high, low), torch.where(swapped, low, high)
 
 
-def _cut(texts: Ragged, rows: Tensor, kept: Tensor) -> _Piece:
-    return _Piece(texts.ids, texts.offsets[rows], kept)
+def _cut(texts: Ragged, rows: Tensor, kept: Tensor, truncate: Truncate) -> _Piece:
+    starts = texts.offsets[rows]
+    if truncate == "head":
+        return _Piece(texts.ids, starts, kept)
+    # What is stored ends with the text's own end, so the middle of it is what can go.
+    return _Piece(texts.ids, starts, kept, texts.offsets[rows + 1] - starts - kept)
 
 
 # --- padding -------------------------------------------------------------------------------
@@ -188,7 +213,11 @@ def _assemble(
         inside = place - cursor  # place within the piece
         here = (inside >= 0) & (inside < piece.lengths.unsqueeze(1))
         if piece.flat.numel():  # else every text is empty
-            source = (piece.starts.unsqueeze(1) + inside).clamp(0, piece.flat.numel() - 1)
+            source = piece.starts.unsqueeze(1) + inside
+            if piece.left_out is not None:
+                head = (piece.lengths - piece.lengths // 2).unsqueeze(1)
+                source = source + (inside >= head) * piece.left_out.unsqueeze(1)
+            source = source.clamp(0, piece.flat.numel() - 1)
             ids = torch.where(here, piece.flat[source].long(), ids)
         cursor = cursor + piece.lengths.unsqueeze(1)
     lay_special(around[-1])

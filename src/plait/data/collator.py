@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from plait.data.store import Dataset
     from plait.data.tokens import Layout
-    from plait.types import TaskSpec
+    from plait.types import TaskSpec, Truncate
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Collator:
     layout: Layout
     max_length: int
     segments: bool = True
+    truncate: Truncate = "head"
 
     def __call__(
         self,
@@ -46,6 +47,7 @@ class Collator:
             self.layout,
             max_length=self.max_length,
             segments=self.segments,
+            truncate=self.truncate,
             length=length,
             total=total,
         )
@@ -61,6 +63,7 @@ class Collator:
             self.layout,
             max_length=self.max_length,
             segments=self.segments,
+            truncate=self.truncate,
             rows=rows,
         )
 

@@ -53,6 +53,8 @@ def find_file(path: str, root: Path | None, hint: str = "") -> Path:
     """Return the place of a recipe's data file, which must be there."""
     folder = root if root is not None else Path()
     full = folder / Path(path).expanduser()
+    if path.startswith(f"{SAMPLE}/"):  # of a task whose own recipe has the sample for its root
+        full = sample_root() / path.removeprefix(f"{SAMPLE}/")
     if full.is_file():
         return full
     what = "is a folder, not a file" if full.is_dir() else "is not there"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from plait.data.source import BadRow, Chunk, Columns, Source, plain_text
+from plait.data.source import BadRow, Chunk, Columns, Source, plain_text, written_label
 from plait.errors import suggest
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _read_object(number: int, line: bytes, columns: Columns) -> list[str | None]
         if name in columns.text and value is not None and not isinstance(value, str):
             sentence = f"{name!r} is {json.dumps(value)[:40]}, not a text"
             return BadRow(number, "text is not a string", sentence)
-        row.append(text := plain_text(value))
+        row.append(text := (written_label if name in columns.labels else plain_text)(value))
         if text is not None and any("\ud800" <= c <= "\udfff" for c in text):
             return BadRow(number, "not UTF-8", f"{name!r} holds half a surrogate pair")
     return row

@@ -6,7 +6,6 @@ distinct way a label is written, are looked at one by one.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.data.source import BadRow, Chunk, Columns, Source, plain_text
+from plait.data.labels import LabelError, LabelReader
+from plait.data.source import BadRow, Chunk, Columns, Source, plain_text, written_label
 from plait.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
     from plait.config import BadRows
-    from plait.types import TaskSpec
 
 WHITESPACE = "".join(c for c in map(chr, range(0x10000)) if c.isspace())
 """What str.strip strips; pyarrow's own notion of space leaves a few of them."""
@@ -40,6 +39,7 @@ class Rows:
     texts: tuple[Any, ...]
     """One pyarrow string array per text column."""
     labels: npt.NDArray[np.float64] | None
+    """[rows], or [rows, labels] of 0 and 1."""
     ids: Any
     """pyarrow string array."""
     position: int
@@ -86,91 +86,6 @@ class FileReport:
         rows = "row" if total == 1 else "rows"
         place = f"first at {self.places[0]}"
         return f"{self.name}: {total:,} {rows} skipped ({reasons}; {place}){more}"
-
-
-# --- labels --------------------------------------------------------------------------------
-
-
-class LabelError(ValueError):
-    """A label that cannot be used: the reason, and a sentence."""
-
-    def __init__(self, reason: str, sentence: str):
-        self.reason = reason
-        super().__init__(sentence)
-
-
-class LabelReader:
-    """A label as written becomes a class number, 0 or 1, or a score.
-
-    Looked up in this order: the task's `label_map`, the words for its classes, true and false
-    for a binary task, numbers. Where the map or the words are numbers themselves, a number
-    that is not among them is refused rather than taken for a class number.
-    """
-
-    def __init__(self, spec: TaskSpec, label_map: Mapping[str, float]):
-        self.spec = spec
-        self.table = {key.strip(): float(value) for key, value in label_map.items()}
-        words = {word.strip().casefold(): float(i) for i, word in enumerate(spec.labels)}
-        numbers = {word: i for word, i in words.items() if _is_number(word)}
-        # a class called by its own number needs no word
-        if any(map(_is_number, self.table)) or all(float(w) == i for w, i in numbers.items()):
-            words = {word: i for word, i in words.items() if not _is_number(word)}
-        if spec.kind == "binary":
-            words = {"false": 0.0, "true": 1.0} | words
-        self.words = words
-        self.numbers_are_listed = any(_is_number(key) for key in [*self.table, *words])
-
-    def read(self, written: str | None) -> float:
-        """Return a label's value, or raise a LabelError."""
-        text = (written or "").strip()
-        if not text or text.casefold() == "nan":
-            raise LabelError("missing label", "the label is missing")
-        value = self._look_up(text)
-        if value is None:
-            value = self._read_number(text)
-        self._check(value, text)
-        return value
-
-    def _look_up(self, text: str) -> float | None:
-        value = self.table.get(text)
-        return self.words.get(text.casefold()) if value is None else value
-
-    def _read_number(self, text: str) -> float:
-        if _is_number(text):
-            value = float(text)
-            listed = self._look_up(plain_text(value) or "")  # '1.0' where '1' is listed
-            if listed is not None:
-                return listed
-            if not self.numbers_are_listed:
-                return value
-        known = ", ".join(dict.fromkeys([*self.table, *self.spec.labels][:12]))
-        among = f"none of {known}" if known else "not a number"
-        sentence = f"label {text[:40]!r} is {among}; name it in label_map if it is meant"
-        raise LabelError("unknown label", sentence)
-
-    def _check(self, value: float, text: str) -> None:
-        spec = self.spec
-        shown = repr(text[:40])
-        if spec.kind == "score":
-            low, high = spec.range
-            if not low <= value <= high:
-                sentence = f"label {shown} is outside the range {low:g} to {high:g}"
-                raise LabelError("label out of range", sentence)
-        elif not value.is_integer():
-            raise LabelError("label out of range", f"label {shown} is not a whole class number")
-        elif not 0 <= value < len(spec.labels):
-            allowed = "0 or 1" if len(spec.labels) == 2 else f"0 to {len(spec.labels) - 1}"
-            raise LabelError("label out of range", f"label {shown} is not {allowed}")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return not math.isnan(float(text)) and "_" not in text
-    except ValueError:
-        return False
-
-
-# --- rows ----------------------------------------------------------------------------------
 
 
 class RowReader:
@@ -243,7 +158,12 @@ class RowReader:
             texts.append(pc.utf8_trim(text, characters=WHITESPACE))
         values = None
         if self.labels is not None:
-            values = self._read_labels(chunk.columns[num_texts], complain)
+            names = self.columns.labels
+            found_labels = [
+                self._read_labels(array, f"column {name!r}: " if len(names) > 1 else "", complain)
+                for name, array in zip(names, chunk.columns[num_texts:], strict=False)
+            ]
+            values = found_labels[0] if len(names) == 1 else np.stack(found_labels, axis=1)
         for name, text in zip(self.columns.text, texts, strict=True):
             if not self.keep_empty:
                 complain(_where(pc.equal(text, "")), "empty text", f"column {name!r} is empty")
@@ -259,23 +179,27 @@ class RowReader:
             rows = rows.take(np.flatnonzero(good))
         return rows, [*chunk.bad, *found.values()]
 
-    def _read_labels(self, array: Any, complain: Any) -> npt.NDArray[np.float64]:
+    def _read_labels(self, array: Any, where: str, complain: Any) -> npt.NDArray[np.float64]:
         """Read each distinct label once and spread the values over the rows."""
         assert self.labels is not None
+        if pa.types.is_nested(array.type):
+            array = pa.array([written_label(value) for value in array.to_pylist()], pa.string())
         coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         written = [*coded.dictionary.to_pylist(), None]
         # a null has no code; the entry after the last stands for it
         indices = pc.fill_null(coded.indices.cast(pa.int64()), len(written) - 1)
         codes: npt.NDArray[np.int64] = indices.to_numpy(zero_copy_only=False)
-        values = np.zeros(len(written))
+        values = np.zeros((len(written), *self.labels.shape))
         for code in np.unique(codes).tolist():
             try:
                 values[code] = self.labels.read(plain_text(written[code]))
             except UnicodeDecodeError:
-                complain(np.flatnonzero(codes == code), "not UTF-8", "the label is not UTF-8")
+                told = f"{where}the label is not UTF-8"
+                complain(np.flatnonzero(codes == code), "not UTF-8", told)
             except LabelError as error:
-                complain(np.flatnonzero(codes == code), error.reason, str(error))
-        return values[codes]
+                complain(np.flatnonzero(codes == code), error.reason, f"{where}{error}")
+        spread: npt.NDArray[np.float64] = values[codes]
+        return spread
 
 
 def _where(mask: Any) -> npt.NDArray[np.int64]:

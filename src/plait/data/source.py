@@ -34,14 +34,17 @@ class Columns:
     """Names of the columns to read."""
 
     text: tuple[str, ...]
-    label: str | None = None
+    labels: tuple[str, ...] = ()
+    """The label's, or one of 0 and 1 for each label; empty where none is read."""
     id: str | None = None
     whole: bool = False
     """Whether every row is wanted as it stands in the file as well."""
 
     def __iter__(self) -> Iterator[str]:
         yield from self.text
-        yield from (name for name in (self.label, self.id) if name is not None)
+        yield from self.labels
+        if self.id is not None:
+            yield self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,17 @@ def plain_text(value: object) -> str | None:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+LIST_MARK = "\x1f"
+"""Stands before every word of a list of labels: ASCII's own sign between units."""
+
+
+def written_label(value: object) -> str | None:
+    """Write a label of JSON or Parquet as text, each word of a list after LIST_MARK."""
+    if isinstance(value, list):
+        return LIST_MARK + LIST_MARK.join(plain_text(word) or "" for word in value)
+    return plain_text(value)
 
 
 class Source(ABC):

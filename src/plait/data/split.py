@@ -14,7 +14,8 @@ from plait.data.augmentations import AUGMENTATIONS, add_rows
 from plait.data.files import open_source
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import find_file
-from plait.data.rows import FileReport, LabelReader, RowReader, Rows
+from plait.data.labels import build_reader
+from plait.data.rows import FileReport, RowReader, Rows
 from plait.data.source import Columns
 from plait.errors import DataError, RecipeError
 from plait.types import TaskSpec
@@ -31,6 +32,9 @@ Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes done and bytes in all."""
 
 SplitName = Literal["train", "dev", "test"]
+
+NOT_ROWS = {"inputs", "text", "threshold"}
+"""Settings of a task that its rows do not depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +103,27 @@ class Split:
             raise RecipeError(
                 f"{where}: {config.path} names {len(text)} text columns, the task {len(task.text)}"
             )
-        label = config.label or task.label
-        if self.labelled and label is None:
-            raise RecipeError(f"{where}.label must name the column of the label")
         # id = "" on a file says that it has none
         name = task.id if config.id is None else config.id
-        columns = Columns(text, label if self.labelled else None, name or None)
+        columns = Columns(text, self._label_columns(config), name or None)
         label_map = task.label_map if config.label_map is None else config.label_map
         return _File(config, path, columns, label_map)
+
+    def _label_columns(self, config: FileConfig) -> tuple[str, ...]:
+        task, where = self.task, f"tasks.{self.task_name}"
+        label = config.label or task.label
+        if not self.labelled:
+            return ()
+        if label is None:
+            raise RecipeError(f"{where}.label must name the column of the label")
+        if isinstance(label, str):
+            return (label,)
+        if task.kind != "labels" or len(label) != len(task.labels):
+            raise RecipeError(
+                f"{where}: {config.path} names {len(label)} label columns; several are for "
+                "kind = 'labels', one for each label"
+            )
+        return label
 
     def describe(self) -> dict[str, Any]:
         """Return everything the rows depend on, to name a cache entry by."""
@@ -115,10 +132,10 @@ class Split:
             "files": [
                 {"content": _hash(file.path), "label_map": file.label_map, "id": file.columns.id}
                 | file.config.model_dump(exclude={"label_map", "id"})
-                | {"text": file.columns.text, "label": file.columns.label}
+                | {"text": file.columns.text, "label": _as_written(file.columns.labels)}
                 for file in self.files
             ],
-            "task": task.model_dump(include=set(TaskSpec.model_fields) - {"inputs", "text"}),
+            "task": task.model_dump(include=set(TaskSpec.model_fields) - NOT_ROWS),
             "bad_rows": self.bad_rows,
             "labelled": self.labelled,
             "draw": [self.task_name, self.source, self.seed, *self._share()]
@@ -128,6 +145,8 @@ class Split:
         if self.augmentations:  # entries made without any keep their names
             parts = [(name, part.describe()) for name, part in self.augmentations]
             described["augment"] = [self.task_name, self.seed, parts]
+        if task.kind == "labels":
+            described["separator"] = task.label_separator
         if self.fold:
             described["fold"] = [self.split, self.seed, *self.fold]
         return described
@@ -203,7 +222,9 @@ class Split:
     def _read(self, file: _File) -> RowReader:
         config = file.config
         source = open_source(file.path, separator=config.separator, quoting=config.quoting)
-        labels = LabelReader(self.task, file.label_map) if self.labelled else None
+        labels = None
+        if self.labelled:
+            labels = build_reader(self.task, file.columns.labels, file.label_map)
         # Without labels every row is wanted back, an empty one too.
         return RowReader(source, file.columns, labels, self.bad_rows, keep_empty=not self.labelled)
 
@@ -255,6 +276,11 @@ class Split:
     def _generator(self, salt: str) -> np.random.Generator:
         digest = hashlib.blake2b(f"{self.task_name}\0{self.source}\0{salt}".encode()).digest()
         return np.random.default_rng([self.seed, *np.frombuffer(digest[:16], np.uint32)])
+
+
+def _as_written(columns: tuple[str, ...]) -> str | tuple[str, ...] | None:
+    """Name one column by itself, so that entries made when there was but one keep their names."""
+    return columns if len(columns) > 1 else next(iter(columns), None)
 
 
 def _hash(path: Path) -> str:

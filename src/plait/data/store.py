@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
     from plait.config import BadRows, TextsConfig
     from plait.data.tokens import Tokenizer
+    from plait.types import Truncate
+
+    Encode = Callable[[Sequence[str]], tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]
+    """Texts become their tokens end to end, and their uncut lengths."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +76,8 @@ class Dataset:
     tokens: tuple[Ragged, ...]
     """One per text column."""
     labels: Tensor | None
-    """[rows]: int64 class numbers, or float32 for binary and score; None if unlabelled."""
+    """[rows]: int64 class numbers, or float32 for binary and score; [rows, labels] float32 of 0
+    and 1 for labels; None if unlabelled."""
     ids: Sequence[str]
     """The id column, or the row's number in its file, from 0."""
     fingerprints: npt.NDArray[np.uint64]
@@ -124,6 +130,7 @@ class Dataset:
         tokenizer: Tokenizer,
         max_length: int,
         name: str = "texts",
+        truncate: Truncate = "head",
     ) -> Dataset:
         """Tokenise texts given by hand, in memory: tuples of one text each, or of two."""
         checked = [check_texts(i, row) for i, row in enumerate(texts)]
@@ -133,7 +140,7 @@ class Dataset:
         columns = [list(column) for column in zip(*checked, strict=True)] or [[]]
         tokens = []
         for column in columns:
-            flat, lengths = tokenizer.encode(column, limit)
+            flat, lengths = tokenizer.encode(column, limit, truncate)
             offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, limit), dtype=np.int64)])
             tokens.append(Ragged(*map(torch.from_numpy, (flat, offsets, lengths))))
         prints = fingerprint([pa.array(column, pa.string()) for column in columns])
@@ -149,6 +156,7 @@ def load_split(
     root: Path | None,
     tokenizer: Tokenizer,
     max_length: int,
+    truncate: Truncate = "head",
     bad_rows: BadRows,
     seed: int,
     labelled: bool = True,
@@ -169,13 +177,19 @@ def load_split(
         "tokenizer": [tokenizer.fingerprint, tokenizers.__version__],
         "limit": limit,
     }
+    if truncate != "head":  # entries made before there was a choice keep their names
+        described["truncate"] = truncate
     text = json.dumps(described, sort_keys=True)
+    encode = partial(tokenizer.encode, limit=limit, truncate=truncate)
     key = hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
     arrays, meta = load_or_build(
         cache_root() / "tokens" / key,
-        lambda writer: _tokenise(source, tokenizer, limit, writer, progress),
+        lambda writer: _tokenise(source, encode, limit, writer, progress),
     )
     found = {name: torch.from_numpy(a) for name, a in arrays.items() if a.dtype != np.uint64}
+    labels = found.get("labels")
+    if labels is not None and task.kind == "labels":
+        labels = labels.view(-1, len(task.labels))  # arrays are kept flat
 
     def check_unchanged() -> None:
         if source.describe()["files"] != described["files"]:
@@ -196,7 +210,7 @@ def load_split(
             Ragged(*(found[f"text{i}_{part}"] for part in ("ids", "offsets", "lengths")))
             for i in range(len(task.text))
         ),
-        found.get("labels"),
+        labels,
         _Strings(arrays["row_ids"], arrays["row_id_offsets"]),
         arrays["fingerprints"],
         limit,
@@ -214,6 +228,7 @@ def load_texts(
     root: Path | None,
     tokenizer: Tokenizer,
     max_length: int,
+    truncate: Truncate = "head",
     seed: int,
     hint: str = "",
     progress: Progress | None = None,
@@ -229,6 +244,7 @@ def load_texts(
         root=root,
         tokenizer=tokenizer,
         max_length=max_length,
+        truncate=truncate,
         bad_rows="error",
         seed=seed,
         labelled=False,
@@ -238,7 +254,7 @@ def load_texts(
 
 
 def _tokenise(
-    source: Split, tokenizer: Tokenizer, limit: int, writer: Writer, progress: Progress | None
+    source: Split, encode: Encode, limit: int, writer: Writer, progress: Progress | None
 ) -> dict[str, Any]:
     """Write a split's arrays, a chunk at a time; return what goes into its meta."""
     columns = [f"text{i}" for i in range(len(source.task.text))]
@@ -253,13 +269,13 @@ def _tokenise(
 
     for rows in source.rows(progress):
         for name, texts in zip(columns, rows.texts, strict=True):
-            flat, lengths = tokenizer.encode(texts.to_pylist(), limit)
+            flat, lengths = encode(texts.to_pylist())
             writer.append(f"{name}_ids", flat)
             writer.append(f"{name}_lengths", lengths)
             append_offsets(name, np.minimum(lengths, limit))
         if rows.labels is not None:
             kind = np.int64 if source.task.kind == "classes" else np.float32
-            writer.append("labels", rows.labels.astype(kind))
+            writer.append("labels", rows.labels.astype(kind).ravel())
         names = [name.encode() for name in rows.ids.to_pylist()]
         writer.append("row_ids", np.frombuffer(b"".join(names), np.uint8))
         append_offsets("row_id", np.array([len(name) for name in names], np.int64))

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from plait.types import Truncate
+
 BATCH = 8192
 """Texts encoded at once: enough to keep every core busy, some 20 MB of encodings."""
 
 _PAD_NAMES = ("[PAD]", "<pad>")
 _MASK_NAMES = ("[MASK]", "<mask>")
+_UNKNOWN_NAMES = ("[UNK]", "<unk>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,12 @@ class Tokenizer:
     """A tokenizer of the Hub's making, used for its token ids alone."""
 
     def __init__(
-        self, inner: tokenizers.Tokenizer, *, pad: str | None = None, mask: str | None = None
+        self,
+        inner: tokenizers.Tokenizer,
+        *,
+        pad: str | None = None,
+        mask: str | None = None,
+        unknown: str | None = None,
     ):
         padding = inner.padding
         inner.no_truncation()
@@ -67,6 +75,7 @@ class Tokenizer:
             pad_id = padding["pad_id"] if padding else 0
         self.pad_id: int = pad_id
         self.mask_id: int | None = self._find(mask, _MASK_NAMES)
+        self.unknown_id: int | None = self._find(unknown, _UNKNOWN_NAMES)
         _settle_parallelism()
 
     @classmethod
@@ -83,7 +92,8 @@ class Tokenizer:
                 inner = tokenizers.Tokenizer.from_file(str(path))
             except Exception as error:  # the library raises plain Exception
                 raise EncoderError(f"{path} is not a tokenizer file: {error}") from error
-        return cls(inner, pad=settings.get("pad_token"), mask=settings.get("mask_token"))
+        names = {key: settings.get(f"{key}_token") for key in ("pad", "mask")}
+        return cls(inner, **names, unknown=settings.get("unk_token"))
 
     def save(self, path: Path | str) -> None:
         """Write a tokenizer.json."""
@@ -108,9 +118,9 @@ class Tokenizer:
         return Layout((before, after), (first, between, last), second_type, self.pad_id)
 
     def encode(
-        self, texts: Sequence[str], limit: int | None = None
+        self, texts: Sequence[str], limit: int | None = None, truncate: Truncate = "head"
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the texts' tokens end to end, each cut after `limit`, and their uncut lengths.
+        """Return the texts' tokens end to end, each cut to `limit`, and their uncut lengths.
 
         No special tokens. All cores take part.
         """
@@ -124,7 +134,11 @@ class Tokenizer:
             ):
                 ids = encoding.ids
                 lengths[i] = len(ids)
-                flat += ids[:limit]
+                if truncate == "head-tail" and limit is not None and len(ids) > limit:
+                    tail = limit // 2
+                    flat += [*ids[: limit - tail], *ids[len(ids) - tail :]]
+                else:
+                    flat += ids[:limit]
             parts.append(np.array(flat, np.int32))
             flat.clear()
         return np.concatenate(parts) if parts else np.empty(0, np.int32), lengths

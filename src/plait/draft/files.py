@@ -18,10 +18,11 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.data import Columns, open_source
-from plait.data.source import plain_text
+from plait.data.source import plain_text, written_label
 from plait.draft.words import COLUMN_WORDS, is_number, words_of
 from plait.errors import DataError
 
@@ -112,7 +113,10 @@ class LookedAt:
         """Count every value of a column, as written, over all rows."""
         counts: dict[str, int] = {}
         for chunk in self.source().chunks(pick(label=column)):
-            for entry in pc.value_counts(chunk.columns[0]).to_pylist():
+            column_values = chunk.columns[0]
+            if pa.types.is_nested(column_values.type):
+                column_values = pa.array(map(written_label, column_values.to_pylist()), pa.string())
+            for entry in pc.value_counts(column_values).to_pylist():
                 value = _as_written(entry["values"])
                 counts[value] = counts.get(value, 0) + entry["counts"]
         return counts
@@ -120,7 +124,7 @@ class LookedAt:
 
 def pick(text: tuple[str, ...] = (), label: str | None = None, id: str | None = None) -> Columns:
     """Name columns to read; one of any type is read as a label is."""
-    return Columns(text, label, id)
+    return Columns(text, () if label is None else (label,), id)
 
 
 def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:

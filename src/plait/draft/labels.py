@@ -1,4 +1,4 @@
-"""Values of a label column become a kind of task: classes with their words, yes or no, a score."""
+"""Values of a label column become a kind of task: classes, yes or no, labels, or a score."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
-from plait.data.source import plain_text
+from plait.data.source import LIST_MARK, plain_text
 from plait.draft.words import FIRM_LABEL_WORDS, SCORE_WORDS, is_number, words_of
 from plait.errors import UsageError
 from plait.types import Kind
@@ -32,6 +32,9 @@ YES_AND_NO = (
 )
 """Words for no and yes, in this order."""
 
+SEPARATORS = ("|", ";", ",")
+"""What may stand between labels, the likeliest first."""
+
 RANGES = ((0, 1), (-1, 1), (1, 5), (0, 5), (1, 7), (0, 10), (1, 10), (0, 100))
 """Usual ends of scores: the narrowest is taken that holds all values, which fill half of it."""
 
@@ -51,7 +54,7 @@ class LabelGuess:
     strays: tuple[str, ...] = ()
     """Values that are no label of this kind: their rows are skipped."""
     separator: str | None = None
-    """What stands between the labels of a row that has several."""
+    """What stands between the labels of a row that has several, or may where rows are lists."""
 
 
 def guess_kind(
@@ -65,9 +68,14 @@ def guess_kind(
         raise UsageError(f"--kind {kind!r} is none of {', '.join(get_args(Kind))}")
     total = sum(filled.values())
     numeric = {v: float(v) for v in filled if is_number(v)}
-    if (kind in (None, "labels")) and (several := _guess_several(filled, forced=kind == "labels")):
+    if kind in (None, "labels") and (several := _guess_several(filled, forced=kind == "labels")):
         return several
-    if sum(filled[v] for v in numeric) >= 0.95 * total and kind != "labels":
+    if kind == "labels":
+        raise UsageError(
+            f"{where}: column {column!r} has one label a row, with no |, ; or , between several; "
+            "that is --kind classes"
+        )
+    if sum(filled[v] for v in numeric) >= 0.95 * total:
         strays = tuple(v for v in filled if v not in numeric)
         return _guess_numbers(numeric, filled, column, kind, strays, where)
     if kind == "score":
@@ -76,18 +84,21 @@ def guess_kind(
 
 
 def _guess_several(counts: Mapping[str, int], *, forced: bool) -> LabelGuess | None:
-    """Recognise rows of several labels, where plait has a kind for them."""
-    if "labels" not in get_args(Kind):
-        return None
-    for mark in ("|", ";", ","):
+    """Recognise rows of several labels."""
+    for mark in (LIST_MARK, *SEPARATORS):
         parts = [[part.strip() for part in value.split(mark)] for value in counts]
         known = {part for row in parts for part in row if part}
         joined = sum(len(row) > 1 for row in parts)
+        is_list = mark == LIST_MARK
         # Labels that come together also come in other company: few parts make many values.
-        if joined and (forced or (len(known) < len(counts) and all(map(_is_short, known)))):
-            why = f"several labels a row, {mark!r} between them; {len(known)} different ones"
+        certain = forced or is_list
+        if joined and (certain or (len(known) < len(counts) and all(map(_is_short, known)))):
+            how = "lists of labels" if is_list else f"several labels a row, {mark!r} between them"
             named = tuple(sorted(known, key=str.casefold))
-            return LabelGuess("labels", why, named, separator=mark)
+            free = (sign for sign in SEPARATORS if not any(sign in word for word in known))
+            sign = next(free, SEPARATORS[0]) if is_list else mark
+            why = f"{how}; {len(known)} different ones"
+            return LabelGuess("labels", why, named, separator=sign)
     return None
 
 

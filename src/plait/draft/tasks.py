@@ -7,9 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from plait.config import TaskConfig
 from plait.config.checking import validate
-from plait.data.rows import LabelError, LabelReader, RowReader
+from plait.data.labels import LabelError, build_reader
+from plait.data.rows import RowReader
+from plait.data.source import LIST_MARK, written_label
 from plait.draft.files import pick
 from plait.draft.held_out import choose_fraction
 from plait.draft.labels import LabelGuess, guess_kind
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from plait.data import SplitName
+    from plait.data.labels import LabelReader
     from plait.draft.files import LookedAt
 
 SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
@@ -86,32 +91,37 @@ class TaskDraft:
     @property
     def largest(self) -> float:
         """Part of the training rows that the most frequent class has, where a row has one."""
-        return (
-            0.0
-            if self.label.separator
-            else max(self.classes, default=0) / max(sum(self.classes), 1)
-        )
+        if self.config.kind == "labels":
+            return 0.0
+        return max(self.classes, default=0) / max(sum(self.classes), 1)
 
     def read(self, split: SplitName) -> Iterator[Row]:
         """Read the rows of a split's files; those that cannot be used are left out."""
         for file in self.files.get(split, ()):
             yield from self._read_file(file, split)
 
-    def values_of(self, written: str) -> list[Any]:
-        """Return the classes, or the score, that a label as written stands for; none if it is bad.
+    def values_of(self, written: str) -> list[float] | None:
+        """Return the classes, or the score, that a label as written stands for; None if it is bad.
 
-        One of them, but where a row has several labels.
+        One of them, but where a row has any number of labels.
         """
-        if self.label.separator:
-            return [word for part in written.split(self.label.separator) if (word := part.strip())]
         try:
-            return [self._reader.read(written)]
+            value = self._reader.read(self.spell(written))
         except LabelError:
-            return []
+            return None
+        return [value] if isinstance(value, float) else np.flatnonzero(value).astype(float).tolist()
+
+    def spell(self, written: str) -> str:
+        """Write a list of labels as text has it."""
+        return written.replace(LIST_MARK, self.config.label_separator)
+
+    def make_reader(self) -> LabelReader:
+        """Make what reads the labels, as training does."""
+        return build_reader(self.config, (self.roles.label,), self.config.label_map)
 
     @cached_property
     def _reader(self) -> LabelReader:
-        return build_reader(self.config)
+        return self.make_reader()
 
     def _read_file(self, file: LookedAt, split: SplitName) -> Iterator[Row]:
         roles, width = self.roles, len(self.roles.text)
@@ -124,16 +134,12 @@ class TaskDraft:
                 texts, rest = tuple(cells[:width]), cells[width:]
                 own = (read_split_word(rest.pop(0)) or split) if by else split
                 written = rest.pop(0) if label else None
-                values = tuple(self.values_of(written or ""))
-                value = values[0] if len(values) == 1 else values
+                values = self.values_of(written or "")
+                value = values[0] if values and len(values) == 1 else tuple(values or ())
                 # Every row of test wants an answer, whatever it lacks.
-                if own == "test" or (values and all(texts)):
+                if own == "test" or (values is not None and all(texts)):
+                    written = None if written is None else self.spell(written)
                     yield Row(rest.pop(0) if name else None, texts, written, value, own)
-
-
-def build_reader(config: TaskConfig) -> LabelReader:
-    """Make what reads the labels of a task."""
-    return LabelReader(config, config.label_map)
 
 
 def _as_text(value: Any) -> str:
@@ -141,7 +147,7 @@ def _as_text(value: Any) -> str:
         return value.decode("utf-8", "replace").strip()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return "" if value is None else str(value).strip()
+    return (written_label(value) or "").strip()
 
 
 def draft_task(
@@ -239,7 +245,7 @@ def _count_rows(draft: TaskDraft) -> None:
                 chunks = file.source().chunks(pick(roles.text))
                 rows[split] += sum(len(c.numbers) + len(c.bad) for c in chunks)
                 continue
-            labels = build_reader(draft.config)
+            labels = draft.make_reader()
             columns = pick(roles.text, roles.label)
             reader = RowReader(file.source(), columns, labels, "skip")
             rows[split] += sum(len(found) for found in reader)
@@ -252,11 +258,11 @@ def _count_classes(draft: TaskDraft, first: LookedAt) -> None:
     seen: Counter[Any] = Counter()
     if draft.roles.split:
         for row in draft.read("train"):
-            seen.update(draft.values_of(row.label or "") if row.split == "train" else ())
+            seen.update(draft.values_of(row.label or "") or () if row.split == "train" else ())
     else:
         for file in draft.files["train"]:
             for written, count in file.count_values(draft.roles.label).items():
-                for value in draft.values_of(written):
+                for value in draft.values_of(written) or ():
                     seen[value] += count
     column = draft.roles.label
     if not seen:
@@ -264,10 +270,7 @@ def _count_classes(draft: TaskDraft, first: LookedAt) -> None:
     if len(seen) == 1:
         raise _constant(column, first)
     if draft.config.kind != "score":
-        draft.classes = [
-            seen[word if draft.label.separator else float(i)]
-            for i, word in enumerate(draft.config.labels)
-        ]
+        draft.classes = [seen[float(i)] for i in range(len(draft.config.labels))]
 
 
 def _constant(column: str, file: LookedAt) -> DataError:

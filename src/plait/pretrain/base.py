@@ -74,6 +74,8 @@ class StageKind(ABC):
     """The [texts.NAME] it asks for."""
     teacher: str = ""
     """Folder of the run or ensemble whose answers it asks for."""
+    taught: tuple[str, ...] = ()
+    """Which of the stage's tasks the teacher is asked about; all where empty."""
     batches_per_turn: int = 1
     """Batches of each of its tasks that a turn of the schedule takes, all of one pass."""
 

@@ -32,34 +32,47 @@ class Distill(StageKind):
     T = `temperature`; T^2 keeps the gradient's size whatever T is
     (https://arxiv.org/abs/1503.02531, section 2). What is softened are the teacher's
     probabilities, which for one run is the same as its logits; an ensemble's are those it
-    answers with. A score has nothing to soften: `weight` of its own loss is taken with the
-    teacher's score as the label.
+    answers with. Labels are a yes or no each, of whose distances the mean is taken. A score has
+    nothing to soften: `weight` of its own loss is taken with the teacher's score as the label.
+
+    `tasks` are those of the stage that learn from the teacher, all unless set; the others learn
+    from their labels alone.
     """
 
     pretrains = False
 
-    def __init__(self, *, teacher: str, temperature: float = 2.0, weight: float = 0.5):
+    def __init__(
+        self,
+        *,
+        teacher: str,
+        temperature: float = 2.0,
+        weight: float = 0.5,
+        tasks: tuple[str, ...] = (),
+    ):
         if not teacher:
             raise ValueError("teacher must name the folder of a run or of an ensemble")
         if temperature <= 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
         if not 0 <= weight <= 1:
             raise ValueError(f"weight is a share from 0 to 1, not {weight}")
-        self.teacher, self.temperature, self.weight = teacher, temperature, weight
+        self.teacher, self.taught = teacher, tasks
+        self.temperature, self.weight = temperature, weight
 
     def objectives(self, material: Material) -> dict[str, Objective]:
         """Return one per task."""
         made = {}
         for name, task in material.tasks.items():
-            taught = _add_answers(material.train[name], material.answers.get(name))
-            rows = Rows(taught, task.spec, material.collator)
-            loss = Distilled(task.loss, self.temperature, self.weight)
+            data, loss = material.train[name], task.loss
+            if name in (self.taught or material.tasks):
+                data = _add_answers(data, material.answers.get(name))
+                loss = Distilled(loss, self.temperature, self.weight)
+            rows = Rows(data, task.spec, material.collator)
             made[name] = Objective(len(rows), rows, loss, rows=rows)
         return made
 
 
 def _add_answers(data: Dataset, answers: Tensor | None) -> Dataset:
-    """Put the teacher's answers beside the labels: [examples, 1 + answers].
+    """Put the teacher's answers beside the labels, both as columns.
 
     While a recipe is only being checked there are none yet.
     """
@@ -67,17 +80,19 @@ def _add_answers(data: Dataset, answers: Tensor | None) -> Dataset:
         return data
     assert data.labels is not None
     beside = answers.reshape(len(data), -1)
-    return replace(data, labels=torch.cat([data.labels.unsqueeze(1).to(beside), beside], dim=1))
+    own = data.labels.reshape(len(data), -1)
+    return replace(data, labels=torch.cat([own.to(beside), beside], dim=1))
 
 
 class Distilled(Loss):
     """A task's loss and the distance to its teacher.
 
-    Labels are [examples, 1 + answers]: the label, then the teacher's probabilities or score.
+    Labels are [examples, 1 + answers]: the label, then the teacher's probabilities or score; or
+    [examples, 2 labels]: 0 or 1 for each, then the teacher's probabilities.
     What outputs mean is as under the task's own loss.
     """
 
-    kinds = ("classes", "binary", "score")
+    kinds = ("classes", "binary", "labels", "score")
 
     def __init__(self, own: Loss, temperature: float, weight: float):
         super().__init__(own.spec)
@@ -90,8 +105,11 @@ class Distilled(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the two, weighted."""
-        hard = self.own(outputs, labels[:, 0])
-        answers = labels[:, 1:]
+        if self.spec.kind == "labels":
+            known, answers = labels.chunk(2, dim=1)
+        else:
+            known, answers = labels[:, 0], labels[:, 1:]
+        hard = self.own(outputs, known)
         if self.spec.kind == "score":
             soft = self.own(outputs, answers[:, 0])
         else:
@@ -99,7 +117,9 @@ class Distilled(Loss):
         return (1 - self.weight) * hard + self.weight * soft
 
     def _distance(self, outputs: Tensor, answers: Tensor) -> Tensor:
-        """Return T^2 KL(teacher_T || student_T), the mean over the examples."""
+        """Return T^2 KL(teacher_T || student_T), the mean over the examples, and over labels."""
+        if self.spec.kind == "labels":  # a no and a yes each
+            answers = torch.stack([1 - answers, answers], dim=-1)
         # Logits and the logarithms of their softmax differ by a constant, which the next
         # softmax takes out again.
         student = (self.own.log_probabilities(outputs) / self.temperature).log_softmax(dim=-1)

@@ -204,7 +204,7 @@ class SimCSEPairs(_SimCSE):
     def _positives(self, task: Task, data: Dataset) -> npt.NDArray[np.int64] | None:
         """Return the rows that are pairs of like meaning; None where a task says nothing of it."""
         spec = task.spec
-        if not spec.is_pair or spec.kind == "classes" or data.labels is None:
+        if not spec.is_pair or spec.kind in ("classes", "labels") or data.labels is None:
             return None
         if spec.kind == "binary":
             return np.flatnonzero(data.labels.numpy() == 1)

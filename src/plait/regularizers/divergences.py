@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Variant = Literal[0, 1, 2]
 """Which distance in the inner steps and in the last one, in the words of system C's report.
 
-0: symmetric KL for classes and yes/no, squared difference for scores, in both.
+0: symmetric KL for classes, yes/no and labels, squared difference for scores, in both.
 1: plain KL for every task, in both.
 2: plain KL for every task in the inner steps, symmetric KL in the last.
 """
@@ -46,13 +46,13 @@ def _proper(loss: Loss, clean: Tensor, moved: Tensor) -> Tensor:
 def plain_kl(loss: Loss, clean: Tensor, moved: Tensor) -> Tensor:
     """KL(clean || moved)."""
     p, q = _log_probabilities(loss, clean, moved)
-    return (p.exp() * (p - q)).sum(dim=-1)
+    return _per_example((p.exp() * (p - q)).sum(dim=-1))
 
 
 def symmetric_kl(loss: Loss, clean: Tensor, moved: Tensor) -> Tensor:
     """KL(clean || moved) + KL(moved || clean)."""
     p, q = _log_probabilities(loss, clean, moved)
-    return ((p.exp() - q.exp()) * (p - q)).sum(dim=-1)
+    return _per_example(((p.exp() - q.exp()) * (p - q)).sum(dim=-1))
 
 
 def squared(loss: Loss, clean: Tensor, moved: Tensor) -> Tensor:
@@ -62,3 +62,8 @@ def squared(loss: Loss, clean: Tensor, moved: Tensor) -> Tensor:
 
 def _log_probabilities(loss: Loss, clean: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:
     return loss.log_probabilities(clean.double()), loss.log_probabilities(moved.double())
+
+
+def _per_example(distances: Tensor) -> Tensor:
+    """Return [examples]: of labels, which are a distribution each, the mean, as of their loss."""
+    return distances.mean(dim=-1) if distances.dim() > 1 else distances

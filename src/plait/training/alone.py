@@ -109,6 +109,8 @@ def _restrict(
     table["name"] = f"{config.name}-{task}"
     table["tasks"] = {task: table["tasks"][task]}
     table["published"] = None  # what the joint run is compared with
+    if table["start"] is not None:
+        table["start"]["keep"] = False
     table["stages"] = tuple(n for n in config.stages if n in stages or n in pretraining)
     between: dict[str, Any] = {
         "schedule": {"name": "sequential"},
@@ -130,11 +132,21 @@ def _restrict(
             **budget,
             "eval_every": _spread(stage, settings.eval_every, budget["max_steps"]),
         }
+        if "kind" in own:
+            table["stage"][name]["kind"] = _teach(own["kind"], task)
         updates += budget["max_steps"]
     taken = sum(stage.tasks[task].batches_taken for stage in stages.values())
     alone = RunConfig.model_validate(table)
     before = plan_run(alone, amounts).updates - updates if pretraining else 0
     return Alone(alone, taken, updates, before)
+
+
+def _teach(kind: dict[str, Any] | str, task: str) -> dict[str, Any] | str:
+    """Leave of the tasks that a teacher is asked about this one; plain fine-tuning for others."""
+    taught = kind.get("tasks") if isinstance(kind, dict) else None
+    if not isinstance(kind, dict) or not taught:
+        return kind
+    return {**kind, "tasks": (task,)} if task in taught else {"name": "finetune"}
 
 
 def _budget(stage: StagePlan, task: str) -> dict[str, int]:

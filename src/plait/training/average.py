@@ -85,7 +85,7 @@ def _describe(run: RunFolder) -> dict[str, Any]:
         for key in ("kind", "labels", "range", "inputs", "head", "loss", "adapter"):
             facts[f"tasks.{name}.{key}"] = getattr(task, key)
         facts[f"tasks.{name}: number of texts"] = len(task.text)
-    for key in ("architecture", "pooling", "max_length", "segments"):
+    for key in ("architecture", "pooling", "max_length", "truncate", "segments"):
         facts[f"encoder.{key}"] = getattr(config.encoder, key)
     facts["sha256 of the encoder they began with"] = run.read_json(run.info)["encoder"]["sha256"]
     # What is dropped while training is no part of the model that answers.

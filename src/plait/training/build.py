@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from plait.data import Dataset, SplitName
     from plait.model.encoder import Encoder
     from plait.pretrain import StageKind
+    from plait.training.starting import Start
 
     Progress = Callable[[str, int, int], None]
     """Called with what is read, bytes done and bytes in all."""
@@ -53,12 +54,19 @@ class Parts:
     autocast: torch.dtype | None
     encoder: dict[str, Any]
     """Where the encoder came from: origin, revision, sha256, notes."""
+    start: Start | None = None
+    """The run it started from, if any."""
 
 
-def build(config: RunConfig) -> Parts:
-    """Make everything but the data; what the recipe gets wrong comes out here."""
+def build(config: RunConfig, start: Start | None = None) -> Parts:
+    """Make everything but the data; what the recipe gets wrong comes out here.
+
+    With a `start`, encoder, tokenizer and heads are those of a run.
+    """
     check_parts(config)
     tasks = build_tasks(config)
+    if start is not None:
+        return _build_from(config, start, tasks)
     source = config.encoder
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
     encoder = load_encoder(files, architecture=source.architecture, dropout=source.dropout)
@@ -80,6 +88,26 @@ def build(config: RunConfig) -> Parts:
             "sha256": hash_weights(files),
             "notes": encoder.notes,
         },
+    )
+
+
+def _build_from(config: RunConfig, start: Start, tasks: dict[str, Task]) -> Parts:
+    device = choose_device(config.device)
+    encoder = start.build_encoder(config)
+    seed_everything(config.seed)
+    model = build_model(config, encoder, tasks)
+    start.fill(model, config)
+    tokenizer = Tokenizer.from_file(start.folder.tokenizer)
+    return Parts(
+        config=config,
+        tasks=tasks,
+        model=model.to(device),
+        tokenizer=tokenizer,
+        collator=build_collator(config, tokenizer),
+        device=device,
+        autocast=choose_precision(config.precision, device),
+        encoder=start.encoder_facts,
+        start=start,
     )
 
 
@@ -127,6 +155,13 @@ def _check_kind(config: RunConfig, index: int) -> None:
             raise RecipeError(
                 f"{where}.kind.texts names {texts!r}, but there is no "
                 f"[texts.{texts}]{suggest(texts, config.texts)}"
+            )
+    trained = config.stage_config(name).tasks or tuple(config.tasks)
+    for task in kind.taught:
+        if task not in trained:
+            raise RecipeError(
+                f"{where}.kind.tasks names {task!r}, which the stage does not train"
+                f"{suggest(task, trained)}"
             )
     if isinstance(kind, MetaKind):
         check_meta(config, name, kind)
@@ -201,7 +236,12 @@ def build_model(config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]) 
 def build_collator(config: RunConfig, tokenizer: Tokenizer) -> Collator:
     """Make what turns rows of a data set into batches."""
     settings = config.encoder
-    return Collator(tokenizer.layout, settings.max_length, segments=settings.segments)
+    return Collator(
+        tokenizer.layout,
+        settings.max_length,
+        segments=settings.segments,
+        truncate=settings.truncate,
+    )
 
 
 def load_data(
@@ -227,6 +267,7 @@ def load_data(
             hint=config.data.hint,
             tokenizer=tokenizer,
             max_length=config.encoder.max_length,
+            truncate=config.encoder.truncate,
             bad_rows=task.bad_rows or config.data.bad_rows,
             seed=config.seed,
             labelled=labelled,
@@ -255,6 +296,7 @@ def load_named_texts(
             hint=config.data.hint,
             tokenizer=tokenizer,
             max_length=config.encoder.max_length,
+            truncate=config.encoder.truncate,
             seed=config.seed,
             progress=None if progress is None else _named(progress, name),
         )

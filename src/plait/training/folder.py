@@ -5,7 +5,7 @@ model.safetensors       encoder and heads at the best dev score
 checkpoint.safetensors  the last state, to go on from
 encoder.json            the encoder's configuration
 tokenizer.json
-run.json                versions, hardware, encoder, data, teachers
+run.json                versions, hardware, encoder, data, teachers, the run it started from
 metrics.jsonl           losses and scores over time
 scores.json             dev scores of the best model, once finished
 card.md                 what the model is, for people, once finished
@@ -28,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Any
 import torch
 
 from plait import __version__
-from plait.config import RunConfig, differences, read_recipe, to_toml
+from plait.config import RunConfig, differences, read_resolved, to_toml
 from plait.errors import RunError
 from plait.training.checkpoint import atomic_path, remove_leftovers, write_text
 
@@ -109,7 +109,7 @@ class RunFolder:
             }
             found = [hint for name, hint in hints.items() if (self.path / name).is_file()]
             raise RunError(f"{self.path} is not a run: {(found or ['it has no recipe.toml'])[0]}")
-        return read_recipe(self.recipe)
+        return read_resolved(self.recipe)
 
     def read_json(self, path: Path) -> dict[str, Any]:
         """Read one of the run's JSON files."""
@@ -218,6 +218,7 @@ def write_parts(
         "encoder": parts.encoder,
         "data": data,
         **({"teachers": teachers} if teachers else {}),
+        **({"start": parts.start.facts} if parts.start else {}),
     }
     write_text(folder.info, json.dumps(info, indent=1))
 

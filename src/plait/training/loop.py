@@ -62,6 +62,8 @@ class TrainState:
     """Evaluations since the last better figure, of each task and of '' for all."""
     peaks: dict[str, float] = field(default_factory=dict)
     """Best figure of this stage, of each task and of '' for all."""
+    before: dict[str, float] = field(default_factory=dict)
+    """Dev figures before the first update of tasks that another run had trained."""
     seconds: float = 0.0
     """Time spent training, over all sittings."""
     conflicts: dict[str, list[float]] = field(default_factory=dict)

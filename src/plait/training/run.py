@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from plait.card import make_card
-from plait.data import shared_examples
+from plait.data import SplitName
 from plait.errors import Interrupted, RunError
 from plait.evaluate import Scorer, Scores, choose_batch_size, score_baseline
 from plait.training.build import (
@@ -43,7 +43,9 @@ from plait.training.folder import RunFolder, check_folder, opened, write_parts
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 from plait.training.memory import explain_scoring, explain_training, is_memory
+from plait.training.notes import note_data
 from plait.training.stages import build_stage, check_stages, drop_heads
+from plait.training.starting import Start, find_kept
 from plait.training.teachers import Lessons
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from plait.training.teachers import OpenTeacher
 
 Data = dict[str, dict[str, "Dataset"]]
+
+SPLITS: tuple[SplitName, ...] = ("train", "dev")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def train(
     folder = check_folder(Path(out), config, resume=resume, command=command)
     if _read_state(folder).finished:
         return Outcome(folder.path, folder.read_json(folder.scores))
-    parts = build(config)
+    parts = build(config, Start.find(config, folder))
     own = [LISTENERS.build(table, f"listeners.{i}") for i, table in enumerate(config.listeners)]
     lessons = Lessons(config, folder, open_teacher, data)
     session = _Session(parts, folder, [*listeners, *own], command, lessons)
@@ -150,10 +154,18 @@ class _Session:
         baseline = score_baseline(self.parts.tasks, data["train"], data["dev"])
         with self._catch_interrupt():
             if self.config.score_first and data["dev"] and not self.state.total_steps:
-                self._hear_scores({"dev": self._score(data["dev"])})
+                self._score_first(data["dev"])
             for index in range(self.state.stage, len(self.config.stages)):
                 self._train_stage(index, data)
         return self._finish(data, baseline)
+
+    def _score_first(self, dev: Mapping[str, Dataset]) -> None:
+        """Score dev before any training, and remember it of tasks that have been trained before."""
+        scores = self._score(dev)
+        self._hear_scores({"dev": scores})
+        if start := self.parts.start:
+            known = [task for task in start.taken_over(self.config) if task in scores.primary]
+            self.state.before = {task: scores.primary[task] for task in known}
 
     # --- data ---
 
@@ -161,29 +173,26 @@ class _Session:
         def progress(what: str, done: int, total: int) -> None:
             self.tell("reading", what, done, total)
 
-        data: Data = {}
-        for split in ("train", "dev"):
-            data[split] = load_data(
-                self.config, self.parts.tokenizer, split, data=root, progress=progress
+        start, config = self.parts.start, self.config
+        kept, told = find_kept(config, root)
+        names = config.trained_tasks if start else tuple(config.tasks)
+        wanted = {"train": names, "dev": (*names, *kept)}
+        data: Data = {
+            split: load_data(
+                config,
+                self.parts.tokenizer,
+                split,
+                data=root,
+                tasks=dict.fromkeys(wanted[split]),
+                progress=progress,
             )
-            for dataset in data[split].values():
-                for report in dataset.report:
-                    if report.skipped or report.added:
-                        self.tell("note", str(report))
+            for split in SPLITS
+        }
         data["texts"] = load_named_texts(
             self.config, self.parts.tokenizer, data=root, progress=progress
         )
-        for name in data["dev"]:
-            if name not in data["train"]:
-                continue
-            overlap = shared_examples(data["train"][name], data["dev"][name])
-            if overlap.count:
-                self.tell(
-                    "note",
-                    f"{name}: train and dev share {_count(overlap.count, 'example')} "
-                    f"(first: {', '.join(overlap.ids[:3])}); dev scores are a little flattered",
-                )
-        if note := self.parts.encoder["notes"]:
+        told += start.notes(config) if start else []
+        for note in [*told, *note_data(self.parts, data["train"], data["dev"])]:
             self.tell("note", note)
         return data
 
@@ -197,8 +206,9 @@ class _Session:
             before = self.folder.read_json(self.folder.info)
             self.lessons.check(before)
             shape = self.folder.read_json(self.folder.encoder)
-            for split, name in ((s, n) for s in facts for n in facts[s]):
-                if before["data"].get(split, {}).get(name) != facts[split][name]:
+            known = before["data"]
+            for split, name in ((s, n) for s in facts for n in {**known.get(s, {}), **facts[s]}):
+                if known.get(split, {}).get(name) != facts[split].get(name):
                     raise RunError(
                         f"the {split} data of {name} changed since {self.folder.path} was "
                         "started; bring it back as it was, or train under another --out"
@@ -390,6 +400,9 @@ class _Session:
         if data["dev"]:
             result["dev"] = (self.best_scores or self._score(data["dev"])).to_json()
             result["baseline"] = baseline.to_json()
+        if state.before:
+            finite = {n: v if math.isfinite(v) else None for n, v in state.before.items()}
+            result["before"] = finite
         write_text(folder.scores, json.dumps(result, indent=1))
         write_text(folder.card, make_card(folder.path))
         state.finished = True

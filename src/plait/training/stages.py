@@ -190,11 +190,16 @@ def _find_objectives(
 ) -> dict[str, Objective]:
     config, name = parts.config, parts.config.stages[index]
     kind = build_kind(config, name)
+    tasks = {task: parts.tasks[task] for task in config.stage_config(name).tasks or config.tasks}
+    for task, own in tasks.items():
+        labels = train[task].labels
+        assert labels is not None, f"{task} is unlabelled"
+        own.loss.begin(labels, parts.device)
     material = Material(
         parts.model.encoder,
         parts.tokenizer,
         parts.collator,
-        {task: parts.tasks[task] for task in config.stage_config(name).tasks or config.tasks},
+        tasks,
         train,
         {wanted: texts[wanted] for wanted in kind.texts},
         answers,

@@ -124,7 +124,8 @@ class Lessons:
 
     def _specs(self, name: str) -> dict[str, TaskSpec]:
         tasks = self.config.stage_config(name).tasks or tuple(self.config.tasks)
-        return {task: self.config.tasks[task] for task in tasks}
+        taught = build_kind(self.config, name).taught or tasks
+        return {task: self.config.tasks[task] for task in taught}
 
     def _path(self, name: str) -> Path:
         return self.folder.teacher / f"{name}.safetensors"

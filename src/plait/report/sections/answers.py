@@ -122,7 +122,8 @@ def _figures(subject: Subject, task: str) -> Html:
     rows = [[name.replace("_", " "), number(value)] for name, value in scores.metrics.items()]
     parts = [table(["figure", "value"], rows, f"Figures of {task}")]
     if scores.per_class:
-        head = ["class", "precision", "recall", "F1", "rows"]
+        what, title = ("label", "Labels") if scores.kind == "labels" else ("class", "Classes")
+        head = [what, "precision", "recall", "F1", "rows"]
         rows = [
             [
                 f"{i} {entry['label']}",
@@ -131,7 +132,7 @@ def _figures(subject: Subject, task: str) -> Html:
             ]
             for i, entry in enumerate(scores.per_class)
         ]
-        parts.append(table(head, rows, f"Classes of {task}"))
+        parts.append(table(head, rows, f"{title} of {task}"))
     return details("Table: figures", *parts)
 
 
@@ -169,16 +170,7 @@ def _draw_classes(
             "framed.",
             plots.matrix_size(len(labels)),
         ),
-        draw(
-            "classes",
-            "How well each class is found",
-            f"Precision, recall and F1 of each class: {_tell_recall(scores)}.",
-            partial(plots.class_figures, per_class=scores.per_class),
-            "Precision: of the rows answered so, how many are right. Recall: of the rows that are "
-            "so, how many were found. F1 is between the two.",
-            plots.rows_size(len(labels), 1.5),
-            OF_CLASSES,
-        ),
+        _draw_found(material, subject, task, "class"),
         draw(
             "shares",
             "How often each class is answered",
@@ -212,6 +204,29 @@ def _draw_classes(
             )
         )
     return pictures, tables
+
+
+def _draw_labels(material: Material, subject: Subject, task: str) -> tuple[list[Shown], list[Html]]:
+    """Draw each label by itself: a row may have any number of them."""
+    tables = [_misses(subject.answers[task])] if task in subject.answers else []
+    return [_draw_found(material, subject, task, "label")], tables
+
+
+def _draw_found(material: Material, subject: Subject, task: str, what: str) -> Shown:
+    scores = subject.scores[task]
+    return _draw(
+        material,
+        subject,
+        task,
+        "classes" if what == "class" else "labels",
+        f"How well each {what} is found",
+        f"Precision, recall and F1 of each {what}: {_tell_recall(scores)}.",
+        partial(plots.class_figures, per_class=scores.per_class),
+        "Precision: of the rows answered so, how many are right. Recall: of the rows that are so, "
+        "how many were found. F1 is between the two.",
+        plots.rows_size(len(scores.per_class), 1.5),
+        OF_CLASSES,
+    )
 
 
 def _tell_recall(scores: TaskScores) -> str:
@@ -349,10 +364,12 @@ def _misses(task: TaskAnswers) -> Html:
 
 
 def _spell(verdicts: Verdicts, row: int) -> str:
-    true, answered, size = verdicts.truths[row], verdicts.answers[row], verdicts.severity[row]
-    if verdicts.right is None:
-        return f"true {true}, answered {answered}, off by {number(float(size), 2)}"
-    return f"true: {true}; answered: {answered}, {percent(float(size))} sure"
+    true, answered = verdicts.truths[row], verdicts.answers[row]
+    if verdicts.confidences is None:
+        distance = number(float(verdicts.severity[row]), 2)
+        return f"true {true}, answered {answered}, off by {distance}"
+    sure = percent(float(verdicts.confidences[row]))
+    return f"true: {true}; answered: {answered}, {sure} sure"
 
 
 # --- kinds -------------------------------------------------------------------------------
@@ -360,6 +377,7 @@ def _spell(verdicts: Verdicts, row: int) -> str:
 DRAWN: dict[str, Callable[[Material, Subject, str], tuple[list[Shown], list[Html]]]] = {
     "classes": _draw_classes,
     "binary": _draw_classes,
+    "labels": _draw_labels,
     "score": _draw_scores,
 }
 """What a kind of task has besides its figures: pictures, and tables behind them. A kind without

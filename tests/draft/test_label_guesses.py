@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait.config import TaskConfig
-from plait.data.rows import LabelReader
+from plait.data.labels import LabelReader
 from plait.draft.labels import LabelGuess, guess_kind
 from plait.errors import UsageError
 
@@ -83,11 +83,17 @@ def test_what_is_no_label():
         guess_kind({"": 4}, "y")
 
 
-def test_several_labels_are_recognised_where_there_is_a_kind_for_them(monkeypatch):
+def test_several_labels_are_recognised():
     values = even("joy|fear", "joy", "fear|anger", "anger|joy")
-    monkeypatch.setattr("plait.draft.labels.get_args", lambda kind: ("classes", "binary", "score"))
-    assert guess_kind(values, "emotions").kind == "classes"
-    monkeypatch.setattr("plait.draft.labels.get_args", lambda kind: ("classes", "labels"))
+    assert guess_kind(values, "emotions", kind="classes").kind == "classes"
     guess = guess_kind(values, "emotions")
     assert guess == LabelGuess("labels", guess.why, ("anger", "fear", "joy"), separator="|")
     assert guess_kind(even("a,b", "c"), "y").kind == "classes"
+    assert guess_kind(even("a,b", "c"), "y", kind="labels").labels == ("a", "b", "c")
+    with pytest.raises(UsageError, match="has one label a row"):
+        guess_kind(even("a", "b"), "y", kind="labels")
+
+
+def test_a_list_is_told_by_its_mark_and_written_with_a_sign_that_no_label_has():
+    guess = guess_kind(even("joy|glee\x1ffear", "fear"), "emotions")
+    assert guess == LabelGuess("labels", guess.why, ("fear", "joy|glee"), separator=";")

@@ -1,0 +1,145 @@
+"""Labels as they are written in files become numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plait.data.source import LIST_MARK, plain_text
+from plait.types import TaskSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from plait.config import TaskConfig
+
+YES_OR_NO = TaskSpec(kind="binary", text=("text",))
+"""What one of several columns of 0 and 1 says of its label."""
+
+
+class LabelError(ValueError):
+    """A label that cannot be used: the reason, and a sentence."""
+
+    def __init__(self, reason: str, sentence: str):
+        self.reason = reason
+        super().__init__(sentence)
+
+
+class LabelReader:
+    """A label as written becomes a class number, 0 or 1, or a score.
+
+    Looked up in this order: the task's `label_map`, the words for its classes, true and false
+    for a binary task, numbers. Where the map or the words are numbers themselves, a number
+    that is not among them is refused rather than taken for a class number.
+    """
+
+    shape: tuple[int, ...] = ()
+    """Of what a label becomes: one number."""
+
+    def __init__(self, spec: TaskSpec, label_map: Mapping[str, float]):
+        self.spec = spec
+        self.table = {key.strip(): float(value) for key, value in label_map.items()}
+        words = {word.strip().casefold(): float(i) for i, word in enumerate(spec.labels)}
+        numbers = {word: i for word, i in words.items() if _is_number(word)}
+        # a class called by its own number needs no word
+        if any(map(_is_number, self.table)) or all(float(w) == i for w, i in numbers.items()):
+            words = {word: i for word, i in words.items() if not _is_number(word)}
+        if spec.kind == "binary":
+            words = {"false": 0.0, "true": 1.0} | words
+        self.words = words
+        self.numbers_are_listed = any(_is_number(key) for key in [*self.table, *words])
+
+    def read(self, written: str | None) -> float | npt.NDArray[np.float64]:
+        """Return a label's value, or raise a LabelError."""
+        if written is not None and written.startswith(LIST_MARK):
+            raise LabelError("unknown label", "the label is a list, which is for kind = 'labels'")
+        return self.read_one(written)
+
+    def read_one(self, written: str | None) -> float:
+        """Return the number that one word stands for."""
+        text = (written or "").strip()
+        if not text or text.casefold() == "nan":
+            raise LabelError("missing label", "the label is missing")
+        value = self._look_up(text)
+        if value is None:
+            value = self._read_number(text)
+        self._check(value, text)
+        return value
+
+    def _look_up(self, text: str) -> float | None:
+        value = self.table.get(text)
+        return self.words.get(text.casefold()) if value is None else value
+
+    def _read_number(self, text: str) -> float:
+        if _is_number(text):
+            value = float(text)
+            listed = self._look_up(plain_text(value) or "")  # '1.0' where '1' is listed
+            if listed is not None:
+                return listed
+            if not self.numbers_are_listed:
+                return value
+        known = ", ".join(dict.fromkeys([*self.table, *self.spec.labels][:12]))
+        among = f"none of {known}" if known else "not a number"
+        sentence = f"label {text[:40]!r} is {among}; name it in label_map if it is meant"
+        raise LabelError("unknown label", sentence)
+
+    def _check(self, value: float, text: str) -> None:
+        spec = self.spec
+        shown = repr(text[:40])
+        if spec.kind == "score":
+            low, high = spec.range
+            if not low <= value <= high:
+                sentence = f"label {shown} is outside the range {low:g} to {high:g}"
+                raise LabelError("label out of range", sentence)
+        elif not value.is_integer():
+            raise LabelError("label out of range", f"label {shown} is not a whole class number")
+        elif not 0 <= value < len(spec.labels):
+            allowed = "0 or 1" if len(spec.labels) == 2 else f"0 to {len(spec.labels) - 1}"
+            raise LabelError("label out of range", f"label {shown} is not {allowed}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(float(text)) and "_" not in text
+    except ValueError:
+        return False
+
+
+class LabelSetReader(LabelReader):
+    """Labels with a sign between them, or a list of them, become 0 or 1 for each label.
+
+    Each of them is looked up as a class is. An empty text or list says that none holds.
+    """
+
+    def __init__(self, spec: TaskSpec, label_map: Mapping[str, float], separator: str):
+        super().__init__(spec, label_map)
+        self.separator, self.shape = separator, (len(spec.labels),)
+
+    def read(self, written: str | None) -> npt.NDArray[np.float64]:
+        """Return 0 or 1 for each label, or raise a LabelError."""
+        if written is None:
+            raise LabelError("missing label", "the label is missing; an empty text says none")
+        if written.startswith(LIST_MARK):
+            words = written.split(LIST_MARK)[1:]
+        else:
+            words = written.split(self.separator)
+        values = np.zeros(self.shape)
+        # Of 'a;b;' the last word is empty, and of '' the only one.
+        for word in filter(None, map(str.strip, words)):
+            values[int(self.read_one(word))] = 1.0
+        return values
+
+
+def build_reader(
+    task: TaskConfig, columns: tuple[str, ...], label_map: Mapping[str, float]
+) -> LabelReader:
+    """Make what reads a task's labels out of one column, or of one for each label."""
+    if task.kind != "labels":
+        return LabelReader(task, label_map)
+    if len(columns) > 1:
+        return LabelReader(YES_OR_NO, label_map)
+    return LabelSetReader(task, label_map, task.label_separator)

@@ -1,0 +1,104 @@
+"""Data that was read becomes sentences: what of it a user should know before it is trained on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from plait.data import shared_examples, uncut_lengths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from plait.data import Dataset
+    from plait.training.build import Parts
+
+UNKNOWN_SHARE = 0.05
+"""Part of a task's tokens that may be unknown without a word; English has under 1%."""
+
+CUT_SHARE = 0.1
+"""Part of a task's inputs that may be cut without a word."""
+
+MOST_NAMES = 5
+"""Labels that a sentence names one by one."""
+
+
+def note_data(
+    parts: Parts, train: Mapping[str, Dataset], dev: Mapping[str, Dataset]
+) -> Iterator[str]:
+    """Yield a sentence for each thing worth knowing."""
+    for datasets in (train, dev):
+        for dataset in datasets.values():
+            for report in dataset.report:
+                if report.skipped or report.added:
+                    yield str(report)
+    for name in dev:
+        if name in train:
+            yield from _note_overlap(name, train[name], dev[name])
+    for name in parts.tasks:
+        if name in train:
+            yield from _note_missing(parts, name, train[name], "training", "is never learnt")
+        if name in dev:
+            yield from _note_missing(parts, name, dev[name], "dev", "counts as 0 in macro averages")
+    for name, dataset in {**dev, **train}.items():
+        yield from _note_unknown(parts, name, dataset)
+        yield from _note_cut(parts, name, dataset)
+    if note := parts.encoder["notes"]:
+        yield note
+
+
+def _note_overlap(name: str, train: Dataset, dev: Dataset) -> Iterator[str]:
+    overlap = shared_examples(train, dev)
+    if overlap.count:
+        examples = f"{overlap.count:,} example{'' if overlap.count == 1 else 's'}"
+        yield (
+            f"{name}: train and dev share {examples} (first: {', '.join(overlap.ids[:3])}); "
+            "dev scores are a little flattered"
+        )
+
+
+def _note_missing(
+    parts: Parts, name: str, dataset: Dataset, split: str, so_what: str
+) -> Iterator[str]:
+    """Name the classes or labels that no row has."""
+    spec, labels = parts.tasks[name].spec, dataset.labels
+    if labels is None or not spec.labels:
+        return
+    if spec.kind == "labels":
+        counts = labels.sum(dim=0)
+    else:
+        counts = labels.long().bincount(minlength=len(spec.labels))
+    missing = [spec.labels[i] for i in (counts == 0).nonzero().flatten().tolist()]
+    if missing:
+        names = ", ".join(missing[:MOST_NAMES])
+        more = f" and {len(missing) - MOST_NAMES} more" if len(missing) > MOST_NAMES else ""
+        yield f"{name}: no {split} row has the label {names}{more}, which {so_what}"
+
+
+def _note_unknown(parts: Parts, name: str, dataset: Dataset) -> Iterator[str]:
+    """Say how many tokens the tokenizer had no word for, where those are many."""
+    unknown = parts.tokenizer.unknown_id
+    total = sum(len(text.ids) for text in dataset.tokens)
+    if unknown is None or not total:
+        return
+    count = sum(int((text.ids == unknown).sum()) for text in dataset.tokens)
+    if count > UNKNOWN_SHARE * total:
+        yield (
+            f"{name}: {count / total:.0%} of its tokens are unknown to the encoder's tokenizer, "
+            "which was made for another language or script; a multilingual encoder knows more "
+            "(encoder.source = 'google-bert/bert-base-multilingual-cased')"
+        )
+
+
+def _note_cut(parts: Parts, name: str, dataset: Dataset) -> Iterator[str]:
+    """Say how many inputs are longer than they may be, where those are many."""
+    collator = parts.collator
+    lengths = uncut_lengths(dataset, parts.tasks[name].spec, collator.layout)
+    share = float((lengths > collator.max_length).to(torch.float32).mean())
+    if share > CUT_SHARE:
+        part = "end" if collator.truncate == "head" else "middle"
+        yield (
+            f"{name}: {share:.0%} of its inputs have more than {collator.max_length} tokens and "
+            f"lose their {part} (encoder.max_length, encoder.truncate)"
+        )

@@ -1,0 +1,145 @@
+"""A trained run becomes the beginning of another: its encoder, its tokenizer, its heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plait.data import Tokenizer, find_file, find_root
+from plait.errors import DataError, RecipeError, RunError
+from plait.losses import DEFAULT_LOSSES
+from plait.model.encoder import build_encoder
+from plait.model.sources import find_encoder
+from plait.training.checkpoint import hash_file, read_weights
+from plait.training.folder import RunFolder
+
+if TYPE_CHECKING:
+    from plait.config import RunConfig, TaskConfig
+    from plait.model.encoder import Encoder
+    from plait.model.multitask import MultitaskModel
+
+SAME_ENCODER = ("source", "architecture", "pooling", "segments")
+"""Settings of the encoder that the run's weights go with; others may be set anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a run starts from: another run, or, once it has a checkpoint, its own folder."""
+
+    folder: RunFolder
+    is_resumed: bool
+    facts: dict[str, Any]
+    """For run.json: `run`, the folder of the other, and `sha256` of its weights."""
+    encoder_facts: dict[str, Any]
+    """Where the run's own encoder came from, as in its run.json."""
+    tasks: dict[str, TaskConfig] = field(default_factory=dict)
+    """Those of the run; empty where it is resumed."""
+
+    @classmethod
+    def find(cls, config: RunConfig, own: RunFolder) -> Start | None:
+        """Find what a recipe starts from, and refuse what it cannot; None for the plain encoder."""
+        if config.start is None:
+            return None
+        if own.checkpoint.exists():
+            info = own.read_json(own.info)
+            return cls(own, True, info.get("start", {}), info["encoder"])
+        folder = RunFolder(Path(config.start.run))
+        if not folder.path.is_dir():
+            raise RunError(f"there is no run at {folder.path} to start from")
+        theirs = folder.read_config()
+        if not folder.weights.is_file():
+            raise RunError(f"{folder.path} has no model yet: its training has not got that far")
+        for key in SAME_ENCODER:
+            ours, known = getattr(config.encoder, key), getattr(theirs.encoder, key)
+            if ours != known:
+                raise RecipeError(
+                    f"encoder.{key} = {ours!r}, but {folder.path}, where this run starts, has "
+                    f"{known!r}; leave it out"
+                )
+        facts = {"run": str(folder.path.resolve()), "sha256": hash_file(folder.weights)}
+        encoder_facts = folder.read_json(folder.info)["encoder"]
+        return cls(folder, False, facts, encoder_facts, dict(theirs.tasks))
+
+    def build_encoder(self, config: RunConfig) -> Encoder:
+        """Make an encoder of the run's shape; its weights come with `fill`."""
+        shape = self.folder.read_json(self.folder.encoder)
+        encoder = build_encoder(shape, config.encoder.architecture)
+        if config.encoder.dropout is not None:
+            encoder.set_dropout(config.encoder.dropout)
+        return encoder
+
+    def taken_over(self, config: RunConfig) -> list[str]:
+        """Name the tasks whose heads and adapters are the run's."""
+        return [
+            name
+            for name, task in config.tasks.items()
+            if name in self.tasks and not changes(self.tasks[name], task)
+        ]
+
+    def fill(self, model: MultitaskModel, config: RunConfig) -> None:
+        """Put the run's weights into a fresh model: the encoder's, and tasks' that are the same."""
+        if self.is_resumed:  # the checkpoint has them
+            return
+        weights = read_weights(self.folder.weights)
+        wanted = set(model.shared_parameters())
+        for name in self.taken_over(config):
+            wanted |= set(model.head_parameters(name))
+        own = model.state_dict()
+        # Buffers of the encoder, where it has any, belong to it as well.
+        wanted |= {name for name in own if name.startswith("encoder.")}
+        missing = [n for n in wanted if n not in weights or weights[n].shape != own[n].shape]
+        if missing:
+            raise RunError(
+                f"{self.folder.weights} does not fit the model its recipe makes: {min(missing)}"
+            )
+        model.load_state_dict({**own, **{name: weights[name] for name in wanted}})
+
+    def notes(self, config: RunConfig) -> list[str]:
+        """Say which tasks begin anew though the run has one of their name."""
+        told = []
+        for name, task in config.tasks.items():
+            if name in self.tasks and (changed := changes(self.tasks[name], task)):
+                told.append(
+                    f"{name}: its {', '.join(changed)} changed since {self.folder.path}; "
+                    "its head begins anew"
+                )
+        return told
+
+
+def changes(old: TaskConfig, new: TaskConfig) -> list[str]:
+    """Return what of a task's meaning differs, so that a head of the old is none of the new."""
+    found = [
+        key
+        for key in ("kind", "labels", "range", "inputs", "head", "adapter")
+        if getattr(old, key) != getattr(new, key)
+    ]
+    found += ["text"] if len(old.text) != len(new.text) else []
+    # Outputs mean the same under other settings of the same loss, such as other weights.
+    names = [task.loss["name"] if task.loss else DEFAULT_LOSSES[task.kind] for task in (old, new)]
+    return found + (["loss"] if names[0] != names[1] else [])
+
+
+def find_tokenizer(config: RunConfig) -> Tokenizer:
+    """Return the tokenizer of the run that a recipe starts from, or of its encoder."""
+    if config.start is not None:
+        return Tokenizer.from_file(RunFolder(Path(config.start.run)).tokenizer)
+    source = config.encoder
+    files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
+    return Tokenizer.from_file(files.tokenizer)
+
+
+def find_kept(config: RunConfig, data: str | None) -> tuple[list[str], list[str]]:
+    """Return the tasks that are kept but not trained and can be scored; and why others cannot."""
+    scored, told = [], []
+    trained = config.trained_tasks if config.start is not None else tuple(config.tasks)
+    for name in (task for task in config.tasks if task not in trained):
+        try:
+            root = find_root(config.data, data)
+            for file in config.tasks[name].dev:
+                find_file(file.path, root)
+        except DataError as error:
+            told.append(f"{name} is kept, but not scored: {error}")
+        else:
+            scored.append(name)
+    return scored, told

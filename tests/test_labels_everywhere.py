@@ -1,0 +1,267 @@
+"""A task of any number of labels, beside others, in every command that meets one."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from plait.audit.changes import find_typical, measure_changes
+from plait.card import make_card
+from plait.cli import main
+from plait.config import read_recipe
+from plait.ensemble import load, make_ensemble
+from plait.errors import UsageError
+from plait.estimator import TextClassifier
+from plait.mistakes import compare, judge
+from plait.report.calibrate import calibrate
+from plait.report.page import write_report
+from plait.training.run import train
+from plait.types import TaskSpec
+
+MOODS = TaskSpec(kind="labels", labels=("glad", "tired", "calm"), text=("text",))
+
+TASK = """
+[tasks.moods]
+kind = "labels"
+labels = ["glad", "tired", "calm"]
+label_separator = "/"
+text = "text"
+label = "moods"
+id = "id"
+train = "moods-train.csv"
+dev = "moods-dev.csv"
+test = "moods-dev.csv"
+"""
+
+SIGNS = {"glad": "happy", "tired": "dull", "calm": "mild"}
+
+
+def write_rows(path, count, shift=0):
+    """Write texts that name their labels; every eighth has none."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "text", "moods"])
+        for i in range(count):
+            held = [label for bit, label in enumerate(SIGNS) if (i + shift) >> bit & 1]
+            words = " ".join([*(SIGNS[label] for label in held), *["very"] * (i // 8)])
+            writer.writerow([f"r{i}", f"the film was {words} .", "/".join(held)])
+
+
+def read_rows(path):
+    """Return the rows of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def run(tiny_recipe, tmp_path):
+    """A run of mood, same, near and moods; its recipe stays beside its data."""
+    path = tiny_recipe()
+    write_rows(path.parent / "moods-train.csv", 64)
+    write_rows(path.parent / "moods-dev.csv", 24, 3)
+    path.write_text(path.read_text(encoding="utf-8") + TASK, encoding="utf-8")
+    return train(read_recipe(path), tmp_path / "run").folder
+
+
+@pytest.fixture
+def words(capsys):
+    """Run a command; return what it prints, and complains of."""
+
+    def run_it(*args, code=0):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(arg) for arg in args])
+        said = capsys.readouterr()
+        assert (ended.value.code or 0) == code, said.err
+        return said.out if code == 0 else said.err
+
+    return run_it
+
+
+# --- answers -----------------------------------------------------------------------------
+
+
+def test_files_of_answers(run, tmp_path):
+    model = load(run)
+    source = tmp_path / "texts.csv"
+    write_rows(source, 16)
+    expected = model.predict("moods", [row["text"] for row in read_rows(source)])
+    assert len({answer.value for answer in expected}) > 1
+    for ending in ("csv", "jsonl", "parquet"):
+        out = tmp_path / f"answers.{ending}"
+        model.predict_file(source, out, tasks=["moods"], probabilities=True)
+    rows = read_rows(tmp_path / "answers.csv")
+    # The file's own column of labels is kept, so that the answers' is called otherwise.
+    assert [row["predicted_moods_label"] for row in rows] == ["/".join(a.words) for a in expected]
+    numbers = ["/".join(map(str, answer.value)) for answer in expected]
+    assert [row["predicted_moods"] for row in rows] == numbers
+    assert float(rows[0]["predicted_moods_p_glad"]) == pytest.approx(
+        expected[0].probabilities[0], abs=1e-4
+    )
+    written = (tmp_path / "answers.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert [line["predicted_moods"]["label"] for line in lines] == [list(a.words) for a in expected]
+    assert [line["predicted_moods"]["value"] for line in lines] == [list(a.value) for a in expected]
+    table = pq.read_table(tmp_path / "answers.parquet")
+    assert table["predicted_moods"].to_pylist() == numbers
+    assert table["predicted_moods_confidence"][3].as_py() == pytest.approx(expected[3].confidence)
+
+
+def test_they_are_not_held_back(run, tmp_path, words):
+    with pytest.raises(UsageError, match="'moods' is of kind 'labels', and only"):
+        load(run).choose_threshold("moods", 0.9)
+    source = tmp_path / "texts.csv"
+    write_rows(source, 8)
+    done = ("predict", run, "--input", source, "--output", tmp_path / "x.csv", "--task", "moods")
+    assert "'moods' is of kind 'labels'" in words(*done, "--threshold", "0.9", code=2)
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_the_card_says_so(run):
+    card = make_card(run)
+    assert "| moods | labels | `text` | any number of glad, tired, calm |" in card
+    assert "| moods | micro_f1 |" in card
+    assert "- moods: weakest on" in card
+
+
+def test_an_estimator_learns_one_class_only():
+    for y in ([["a", "b"], ["a"]], [["a", "b"], ["b", "a"]], np.eye(2), [{"a"}, {"b"}]):
+        with pytest.raises(UsageError, match="several answers for one text"):
+            TextClassifier().fit(["x", "y"], y)
+
+
+# --- mistakes and audits -----------------------------------------------------------------
+
+TRUE = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0]], np.float32)
+GIVEN = np.array([[0.9, 0.2, 0.1], [0.6, 0.3, 0.8], [0.1, 0.1, 0.7]])
+
+
+def test_verdicts_by_hand():
+    verdicts = judge(MOODS, TRUE, GIVEN)
+    assert verdicts.figure == "subset_accuracy"
+    assert verdicts.quality.tolist() == [1, 0, 0]
+    # In the second row tired was denied with 70% and calm affirmed with 80%.
+    assert verdicts.severity == pytest.approx([0, 0.8, 0.7])
+    assert verdicts.order().tolist() == [1, 2]
+    assert verdicts.truths == ["glad", "glad, tired", "none"]
+    assert verdicts.answers == ["glad", "glad, calm", "calm"]
+    together = [0.9 * 0.8 * 0.9, 0.6 * 0.7 * 0.8, 0.9 * 0.9 * 0.7]
+    assert verdicts.confidences == pytest.approx(together)
+
+
+def test_two_runs_by_hand():
+    better = np.where(TRUE > 0, 0.8, 0.2)
+    found = compare(MOODS, TRUE, better, GIVEN, np.random.default_rng(0), draws=50)
+    assert (found.fixed.tolist(), found.broken.tolist()) == ([1, 2], [])
+    assert found.metrics["subset_accuracy"].run == 1
+
+
+def test_mistakes_are_shown(run, words, tmp_path):
+    shown = words("mistakes", run, "--task", "moods", "--csv", tmp_path / "wrong.csv")
+    assert "moods, 24 dev rows: subset_accuracy" in shown
+    values = json.loads(words("mistakes", run, "--task", "moods", "--json"))
+    found = values["tasks"]["moods"]
+    assert 0 < found["mistakes"] <= 24
+    truths = {row["truth"] for row in read_rows(tmp_path / "wrong.csv")}
+    assert truths
+    assert set(", ".join(truths).split(", ")) <= {"none", *SIGNS}
+
+
+def test_changes_by_hand():
+    before, after = GIVEN[:2], np.array([[0.8, 0.2, 0.1], [0.6, 0.6, 0.8]])
+    moved, changed = measure_changes(MOODS, before, after)
+    assert moved == pytest.approx([0.1, 0.3])
+    assert changed.tolist() == [False, True]
+    typical = find_typical(MOODS, np.array([[0.9, 0.1, 0.1], [0.7, 0.1, 0.3], [0.1, 0.9, 0.9]]))
+    assert typical == pytest.approx(np.array([[0.8, 0.1, 0.2]]))
+
+
+def test_an_audit(run, words):
+    assert "moods" in words("audit", run, "--task", "moods", "--rows", "8", "--positive", "glad")
+    card = json.loads((run / "audit.json").read_text(encoding="utf-8"))
+    assert {row["task"] for row in card["summary"]} == {"moods"}
+    assert all(0 <= row["changed"] <= 1 and 0 <= row["mean_change"] <= 1 for row in card["summary"])
+
+
+# --- reports and calibration -------------------------------------------------------------
+
+
+def test_a_report(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    other = shutil.copytree(run, tmp_path / "other")
+    page = write_report([run, other], tmp_path / "report.html").read_text(encoding="utf-8")
+    article = page.split('id="task-moods"')[1].split("</article>")[0]
+    assert "How well each label is found" in article
+    assert "Labels of moods" in article
+    assert "Surest mistakes" in article
+    assert "Who was taken for whom" not in article
+    sureness = page.split('id="sureness"')[1].split("</section>")[0]
+    assert "mood" in sureness
+    assert "moods" not in sureness  # each label has a probability of its own
+
+
+def test_calibration_leaves_them_alone(run, tiny_recipe, tmp_path):
+    plain = load(run)
+    assert set(calibrate(run)) == {"mood", "same"}
+    dev = plain.load_split("dev", tasks=["moods"])["moods"]
+    assert (load(run).answer("moods", dev) == plain.answer("moods", dev)).all()
+    recipe = tiny_recipe("alone")
+    head = recipe.read_text(encoding="utf-8").split("[tasks.")[0]
+    for split in ("train", "dev"):
+        write_rows(recipe.parent / f"moods-{split}.csv", 16)
+    recipe.write_text(head + TASK, encoding="utf-8")
+    alone = train(read_recipe(recipe), tmp_path / "alone-run").folder
+    with pytest.raises(UsageError, match="has no task of classes, or of yes and no"):
+        calibrate(alone)
+
+
+def test_an_ensemble_of_calibrated_runs(run, tmp_path, words):
+    other = shutil.copytree(run, tmp_path / "other")
+    calibrate(run)
+    folder = make_ensemble([run, other], tmp_path / "both", "mode")
+    assert set(calibrate(folder)) == {"mood", "same"}
+    source = tmp_path / "texts.csv"
+    write_rows(source, 8)
+    load(folder).predict_file(source, tmp_path / "both.jsonl", tasks=["moods"])
+    load(run).predict_file(source, tmp_path / "one.jsonl", tasks=["moods"])
+    assert (tmp_path / "both.jsonl").read_bytes() == (tmp_path / "one.jsonl").read_bytes()
+    assert "any number of glad" in make_card(folder)
+    assert "subset_accuracy" in words("mistakes", folder, "--task", "moods")
+
+
+# --- data --------------------------------------------------------------------------------
+
+
+def test_data_are_checked(run, words, tmp_path):
+    recipe = tmp_path / "tiny" / "recipe.toml"
+    found = json.loads(words("check", recipe, "--mislabelled", "--json"))
+    told = [f["sentence"] for f in found["findings"] if f["task"] == "moods"]
+    assert "rows with several labels are not looked through for wrong ones" in told
+    assert any("are in train as well" in sentence for sentence in told)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_recipe_is_drafted(words, tmp_path, tiny_encoder, ending):
+    write_rows(tmp_path / "moods.csv", 64)
+    path = tmp_path / f"moods.{ending}"
+    if ending == "jsonl":
+        rows = read_rows(tmp_path / "moods.csv")
+        lists = [row | {"moods": [*filter(None, row["moods"].split("/"))]} for row in rows]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in lists), encoding="utf-8")
+    else:
+        path.write_text(path.read_text(encoding="utf-8").replace("/", ";"), encoding="utf-8")
+    words("new", tmp_path / "mine", path)
+    recipe = tmp_path / "mine" / "recipe.toml"
+    settings = [f"encoder.source={tiny_encoder}", "encoder.max_length=32", "train.epochs=1"]
+    config = read_recipe(recipe, [*settings, "listeners=[]"])
+    (task,) = config.tasks.values()
+    assert (task.kind, task.labels) == ("labels", ("calm", "glad", "tired"))
+    folder = train(config, tmp_path / "drafted").folder
+    counts = json.loads((folder / "run.json").read_text(encoding="utf-8"))["data"]
+    # No row is lost, least of all those that no label holds for.
+    assert sum(next(iter(counts[split].values()))["rows"] for split in ("train", "dev")) == 64
