@@ -148,11 +148,49 @@ def _gpu_section() -> list[str]:
         lines.append(f"| {' | '.join(cells)} |")
     made = records["train-8"]
     lines += ["", _wrap(f"{made['hardware']}; versions: {_words(made['versions'])}.")]
-    return [*lines, *_smart_lines(records["smart"]), *_job_lines(records["jobs"])]
+    lines += _surgery_lines(records["surgery"])
+    lines += _smart_lines(records["smart"])
+    lines += _recipe_lines(records["recipe"])
+    return [*lines, *_job_lines(records["jobs"])]
 
 
 def _ms(side: dict[str, Any]) -> str:
     return f"{side['step_ms']:.2f} ({side['fastest_ms']:.2f} to {side['slowest_ms']:.2f})"
+
+
+def _surgery_lines(record: dict[str, Any]) -> list[str]:
+    lines = [
+        "",
+        "An update with PCGrad over three tasks, beside the ways others take (goal: 3 times as",
+        "fast, half the memory beyond a plain update). The peers' time is mostly their host's.",
+        "Some of plait's steps were still being captured, which its slowest window shows.",
+        "",
+        "| encoder, batch | way | ms | memory beyond a plain update, MiB | plait's ratio |",
+        "|---|---|---|---|---|",
+    ]
+    for row in record["rows"]:
+        place = f"{row['shape']}, {row['batch_size']}"
+        ways = {"plait": row["plait"]["pcgrad"]} | row["peers"]
+        for name, side in ways.items():
+            if name == "plain":
+                continue
+            ratio = f"{row['ratio'][name]:.1f}" if name in row["ratio"] else ""
+            extra = f"{side['extra_mib']:,.0f}"
+            lines.append(f"| {place} | {name} | {_ms(side)} | {extra} | {ratio} |")
+    return lines
+
+
+def _recipe_lines(record: dict[str, Any]) -> list[str]:
+    run = record["plait"]
+    return [
+        "",
+        _wrap(
+            f"A whole recipe, `{record['settings']['recipe']}` with e5-small: {run['updates']:,} "
+            f"updates and {run['num_scorings']} passes over dev in {run['whole_s']:.0f} s: "
+            f"{run['training_s']:.0f} s of training, {run['scoring_s']:.0f} s of scoring, "
+            f"{run['reading_s']:.0f} s of reading (goal: 180 s). {record['note']}"
+        ),
+    ]
 
 
 def _smart_lines(record: dict[str, Any]) -> list[str]:

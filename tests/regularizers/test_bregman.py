@@ -58,6 +58,32 @@ def test_bf16_changes_it_by_little_once_models_are_apart(tiny_model, losses, bat
     assert terms[1] == pytest.approx(terms[0], rel=0.1)
 
 
+def test_the_last_iterate_is_no_distance_away_but_for_dropout(tiny_model, losses, batches):
+    settings = {"beta": 0.0, "beta_early": 0.0, "under_dropout": True}
+    for dropout in (0.0, 0.3):
+        model, batch = tiny_model(dropout=dropout).train(), batches["mood"]
+        bregman = Bregman(**settings)
+        bregman.begin(model, 10)
+        shake(model, 0)
+        bregman.after_update(model, 1)
+        torch.manual_seed(4)
+        outputs = model("mood", batch.tokens)
+        torch.manual_seed(5)
+        term = bregman(model, "mood", batch, outputs, losses["mood"])
+        torch.manual_seed(5)
+        p, q = outputs.softmax(1), model("mood", batch.tokens).detach().softmax(1)
+        literal = ((p - q) * (p.log() - q.log())).sum(1).mean()
+        torch.testing.assert_close(term, literal, rtol=1e-4, atol=1e-7)
+        assert (term > 0) == (dropout > 0)
+        parameters = list(model.encoder.layers.parameters())
+        for mine, theirs in zip(
+            torch.autograd.grad(term, parameters, retain_graph=True),
+            torch.autograd.grad(literal, parameters),
+            strict=True,
+        ):
+            torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-6)
+
+
 def test_the_running_mean_equals_its_closed_form(tiny_model):
     model = tiny_model().double()
     bregman = Bregman()

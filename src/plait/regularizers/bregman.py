@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -35,11 +36,18 @@ class Bregman(Weighted):
     `weight` is one number or a table by task; `variant` as in smart (0, symmetric KL or for
     scores the squared difference, is the paper's).
 
+    With `beta` and `beta_early` 0, theta~ is theta_t, the parameters after the last update: the
+    plain proximal point, which the four systems write. As one update is made for each theta_t,
+    theta is still theta_t when the term is taken, and without dropout the term is 0. With
+    `under_dropout` the outputs of the training pass are compared with those of a pass of theta~
+    under dropout of its own, so that what is left is how far dropout moves the answers.
+
     theta~ starts as the stage's first theta and is kept for what trains: one more copy of those
-    parameters on the device (0.4 GB for BERT-base) and in a checkpoint. Both passes are without
-    dropout, or that would be the distance measured, and in the run's precision: from the second
-    update on theta~ is far enough away that bf16 changes the term by 3% at most. Cost, in
-    passes: a third of a plain step more where nothing drops out, else 1.3.
+    parameters on the device (0.4 GB for BERT-base) and in a checkpoint. Unless `under_dropout`,
+    both passes are without dropout. They are in the run's precision: from the second update on
+    a running mean is far enough away that bf16 changes the term by 3% at most. Cost, in passes:
+    a third of a plain step more where the training pass serves (`under_dropout`, or nothing
+    drops out), else 1.3.
     """
 
     capturable = True
@@ -48,6 +56,7 @@ class Bregman(Weighted):
     beta: float = 0.999
     beta_early: float = 0.99
     early: float = 0.1
+    under_dropout: bool = False
     num_early: int = field(default=0, init=False)
     """Updates under beta_early."""
     past: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
@@ -74,8 +83,10 @@ class Bregman(Weighted):
         """Return the mean distances between the outputs under theta and under theta~."""
         if not self.past:  # the term would be 0, silently
             raise RuntimeError("begin() was not called: there is no past to stay near")
-        now = clean_outputs(model, group, outputs, fp32=False)
-        with without_dropout(model), torch.no_grad():
+        now = outputs
+        if not self.under_dropout:
+            now = clean_outputs(model, group, outputs, fp32=False)
+        with torch.no_grad(), nullcontext() if self.under_dropout else without_dropout(model):
             before = functional_call(model, self.past, (group, group.tokens))
         each = zip(losses, now, before, strict=True)
         return [last_distance(self.variant, *one).mean() for one in each]
