@@ -46,9 +46,10 @@ bench: $(VENV)/.bench ## run every benchmark at its small default size; those of
 		echo "== $$script"; $(PY) "$$script"; \
 	done
 
-docs: install ## regenerate the generated pages
+docs: dev ## regenerate the generated pages
 	$(PY) scripts/make_reference.py
 	$(PY) scripts/make_speed.py
+	$(PY) scripts/make_results.py
 
 clean: ## remove .venv, builds and caches (runs/ stays)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

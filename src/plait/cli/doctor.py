@@ -13,6 +13,8 @@ EXTRAS = {
     "transformers": "plait[auto]: encoders other than BERT",
     "tensorboard": "plait[tensorboard]: TensorBoard events",
     "optuna": "plait[search]: plait search",
+    "matplotlib": "plait[report]: pictures",
+    "datasets": "plait[datasets]: plait new hf:...",
     "torchjd": "plait[surgery]: cagrad, aligned-mtl, upgrad",
 }
 

@@ -70,7 +70,8 @@ def result_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings that a run's figures follow from."""
     table: dict[str, Any] = config.model_dump(mode="json", exclude_none=True, exclude=ASIDE)
     for task in table["tasks"].values():
-        task.pop("about", None)
+        for told in ("about", "licence"):
+            task.pop(told, None)
     return table
 
 
