@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import shutil
 import sys
 from collections.abc import Callable
@@ -106,4 +107,37 @@ def roomy_encoder(tiny_encoder: Path, session_folder: Path) -> Path:
             weights[name] = torch.cat([tensor, tensor])[:64].clone()
     (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 64}))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+# --- files as the course has them --------------------------------------------------------
+
+MOODS = ("awful", "dull", "plain", "fine", "superb")
+THINGS = ("film", "book", "song", "meal", "walk", "room", "game", "story", "train", "garden")
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the course's three tasks, small: tab-separated, an index column first."""
+    folder = tmp_path_factory.mktemp("course")
+    draw = random.Random(5)
+
+    def say() -> tuple[str, int]:
+        mood = draw.randrange(5)
+        return f"the {draw.choice(THINGS)} was {MOODS[mood]} .", mood
+
+    def write(name: str, header: str, rows: list[str]) -> None:
+        text = "\n".join([f"\tid\t{header}", *rows]) + "\n"
+        (folder / name).write_text(text, encoding="utf-8")
+
+    for split, count in (("train", 24), ("dev", 12)):
+        sst, quora, sts = [], [], []
+        for i in range(count):
+            (one, first), (two, second) = say(), say()
+            sst.append(f"{i}\ts{i}\t{one}\t{first}")
+            quora.append(f"{i}\tq{i}\t{one}\t{two}\t{float(first == second)}")
+            sts.append(f"{i}\tt{i}\t{one}\t{two}\t{5.0 - abs(first - second)}")
+        write(f"ids-sst-{split}.csv", "sentence\tsentiment", sst)
+        write(f"quora-{split}.csv", "sentence1\tsentence2\tis_duplicate", quora)
+        write(f"sts-{split}.csv", "sentence1\tsentence2\tsimilarity", sts)
     return folder

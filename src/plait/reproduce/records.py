@@ -82,9 +82,13 @@ def make_ensemble_record(
     recipe: str,
     profile: str,
     how: str,
+    seconds: float,
     overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Gather what is worth keeping of an ensemble, given its members' records."""
+    """Gather what is worth keeping of an ensemble, given its members' records.
+
+    `seconds` are those of the scoring: what training took, the members' own records say.
+    """
     first = next(iter(members.values()))
     shared = ("seed", "versions", "hardware", "precision", "encoder", "data", "baseline")
     return {
@@ -98,7 +102,7 @@ def make_ensemble_record(
             name: {key: record["dev"][key] for key in ("primary", "summary")}
             for name, record in members.items()
         },
-        "seconds": round(sum(record["seconds"] for record in members.values()), 1),
+        "seconds": round(seconds, 1),
         "dev": dict(scores),
         **{key: first[key] for key in shared if key in first},
     }

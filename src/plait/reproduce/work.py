@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -104,6 +105,7 @@ class Work:
     ) -> dict[str, Any]:
         """Score members that are all trained as one, keep the record and drop the runs."""
         folders = [run.folder for run in ensemble.runs.values()]
+        began = time.monotonic()
         write_ensemble(folders, ensemble.folder, ensemble.how)
         scores = load(ensemble.folder).watched(progress).evaluate("dev", data=data).to_json()
         record = make_ensemble_record(
@@ -112,6 +114,7 @@ class Work:
             recipe=ensemble.recipe,
             profile=self.order.profile,
             how=ensemble.how,
+            seconds=time.monotonic() - began,
             overrides=self.order.overrides,
         )
         write_record(ensemble.record, record)
