@@ -7,7 +7,7 @@ import json
 import pytest
 
 from plait.config import read_recipe
-from plait.errors import RunError, UsageError
+from plait.errors import RunError
 from plait.reproduce import Order, find_rows, plan_work
 from plait.reproduce.records import check_record, make_record, write_record
 from plait.results import read_records
@@ -36,23 +36,6 @@ def test_a_record_of_other_settings_is_refused(tiny_run, tmp_path):
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(RunError, match="is no record of this row"):
         check_record(path, config)
-
-
-def test_words_mean_systems_tables_and_rows():
-    everything = [row.recipe for row in find_rows()]
-    of_a = [row.recipe for row in find_rows(["a"])]
-    assert set(of_a) == {name for name in everything if name.startswith("a/")}
-    table = find_rows(["a/2"])
-    assert table
-    assert {row.table for row in table} == {"2"}
-    assert [row.recipe for row in find_rows(["a/annealed"])] == ["a/annealed"]
-    with pytest.raises(UsageError, match="no published row is called 'a/anealed'; did you mean"):
-        find_rows(["a/anealed"])
-
-
-def test_an_alias_means_the_run_that_it_repeats():
-    (row,) = [row for row in find_rows() if row.aliases][:1]
-    assert find_rows([row.aliases[0]]) == [row]
 
 
 def test_seeds_count_up_from_the_recipes_own(tmp_path):
