@@ -95,7 +95,8 @@ def test_a_data_root_in_the_environment_is_named(plait, files, tmp_path, monkeyp
     ("words", "message"),
     [
         ((), "name the data files after the folder"),
-        (("nowhere.csv",), "nowhere.csv: is not there"),
+        (("nowhere.csv",), "nowhere.csv is not there"),
+        ((__file__, "nowhere.csv"), "nowhere.csv is not there"),
         (("--task", "mood"), "--task 'mood' is not of the form NAME=FILE"),
         (("hf:",), "names no data set"),
     ],

@@ -24,7 +24,7 @@ from plait.draft.names import read_name
 from plait.draft.recipe import Placed, write_recipe
 from plait.draft.roles import Wanted
 from plait.draft.tasks import SPLITS, Row, TaskDraft, Wishes, draft_task
-from plait.errors import PlaitError, UsageError, suggest
+from plait.errors import DataError, PlaitError, UsageError, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -262,7 +262,7 @@ def _look(
     for given in inputs:
         try:
             file = look_at(given.path, request.reading, folder)
-        except PlaitError as error:
+        except DataError as error:
             problems.append(str(error))
             continue
         # What was fetched lies among things that go, so its rows are written again.

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from plait.data import Columns, open_source
 from plait.data.source import plain_text, written_label
 from plait.draft.words import COLUMN_WORDS, is_number, words_of
-from plait.errors import DataError
+from plait.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,8 +130,8 @@ def pick(text: tuple[str, ...] = (), label: str | None = None, id: str | None = 
 def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
     """Find out how a file is read and what its columns hold; copies go into `scratch`."""
     if not path.is_file():
-        what = "is a folder, not a file" if path.is_dir() else "is not there"
-        raise DataError(what, path=path)
+        # Not left out as an odd file is: somebody mistyped a name.
+        raise UsageError(f"{path} is {'a folder, not a file' if path.is_dir() else 'not there'}")
     kind = _kind_of(path)
     if kind == "parquet":
         columns, notes = _read_columns(open_source(path))
