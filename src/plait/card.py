@@ -7,6 +7,7 @@ commands leave there (`audit.json`, `calibration.json`) add sections of their ow
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 from pathlib import Path
@@ -235,7 +236,9 @@ def _uses(config: RunConfig) -> list[Sequence[str]]:
 
 
 def _limits(folder: Path, config: RunConfig, scores: Mapping[str, Any]) -> list[Sequence[str]]:
-    calibrated, audited = ((folder / f"{name}.json").is_file() for name in ("calibration", "audit"))
+    audited = (folder / "audit.json").is_file()
+    known = _read_calibration(folder).get("tasks", {})
+    unchecked = [name for name, task in config.tasks.items() if task.labels and name not in known]
     lines = [
         f"- Inputs are cut to {config.encoder.max_length} tokens; what comes after is not read.",
         "- Dev rows chose the model, so its dev figures are a little flattered. Rows nobody has "
@@ -249,10 +252,11 @@ def _limits(folder: Path, config: RunConfig, scores: Mapping[str, Any]) -> list[
                 f"- {name}: weakest on {worst['label']}, of whose {worst['support']} dev rows "
                 f"{worst['recall']:.0%} are found."
             )
-    if any(task.labels for task in config.tasks.values()) and not calibrated:
+    if unchecked:
+        which = f" of {', '.join(unchecked)}" if known else ""
         lines.append(
-            "- Confidence is the probability the model gives its answer. Nobody has checked that "
-            "it matches how often the answer is right."
+            f"- Confidence is the probability the model gives its answer. Nobody has checked that "
+            f"it matches how often the answer{which} is right."
         )
     if any(not task.labels for task in config.tasks.values()):
         lines.append("- Scores never leave the range they were trained on.")
@@ -296,13 +300,24 @@ def _loading(config: RunConfig, *, has_vectors: bool) -> list[Sequence[str]]:
 
 def _extras(folder: Path) -> list[Sequence[str]]:
     sections: list[Sequence[str]] = []
-    for name, title, key in (
-        ("calibration.json", "Calibration", "tasks"),
-        ("audit.json", "Audit", "summary"),
+    for name, title, found in (
+        ("calibration.json", "Calibration", _read_calibration(folder).get("tasks")),
+        ("audit.json", "Audit", _read(folder / "audit.json").get("summary")),
     ):
-        if table := _any_table(_read(folder / name).get(key)):
+        if table := _any_table(found):
             sections += [[f"## {title}"], table, [f"All of it is in `{name}`."]]
     return sections
+
+
+def _read_calibration(folder: Path) -> dict[str, Any]:
+    """Read a calibration, unless it is that of a model which was there before."""
+    found = _read(folder / "calibration.json")
+    weights = folder / "model.safetensors"
+    if found and weights.is_file():
+        with weights.open("rb") as file:
+            if found.get("model") != hashlib.file_digest(file, "sha256").hexdigest():
+                return {}
+    return found
 
 
 def _any_table(rows: Any) -> list[str]:

@@ -54,6 +54,13 @@ def load(
     return kind.load(run, device=device, precision=precision, calibrated=calibrated)
 
 
+def load_to_calibrate(run: str | Path, *, device: str = "auto") -> Predictor | Ensemble:
+    """Read a model without temperatures of its own; those of an ensemble's members are theirs."""
+    if is_ensemble(Path(run)):
+        return Ensemble.load(run, device=device, calibrated=False, members_calibrated=True)
+    return Predictor.load(run, device=device, calibrated=False)
+
+
 def is_ensemble(folder: Path) -> bool:
     """Say whether a folder holds an ensemble."""
     return (folder / FILE).is_file()
@@ -177,7 +184,12 @@ def _read_outline(member: Path) -> dict[str, Any]:
 
 def outline(spec: TaskSpec) -> dict[str, Any]:
     """Return what of a task its answers depend on; members may differ in all else."""
-    meaning = {"range": list(spec.range)} if spec.kind == "score" else {"labels": list(spec.labels)}
+    if spec.kind == "score":
+        meaning: dict[str, Any] = {"range": list(spec.range)}
+    else:
+        meaning = {"labels": list(spec.labels)}
+    if spec.kind == "labels":  # members vote on what holds, which begins at the threshold
+        meaning["threshold"] = spec.threshold
     return {"kind": spec.kind, "num_texts": len(spec.text), **meaning}
 
 
@@ -259,14 +271,21 @@ class Ensemble(Answerer):
         device: str = "auto",
         precision: str = "run",
         calibrated: bool = True,
+        members_calibrated: bool | None = None,
     ) -> Ensemble:
-        """Read an ensemble's members, each with its own calibration, and the ensemble's."""
+        """Read an ensemble's members, each with its own calibration, and the ensemble's.
+
+        `members_calibrated` is as `calibrated` unless given.
+        """
         path = Path(folder)
         if not is_ensemble(path):
             raise RunError(f"{path} is not an ensemble: it has no {FILE}")
         how, _, _ = _read_file(path / FILE)
         places, _ = read_outlines(path)
-        members = [Predictor.load(p, device=device, precision=precision) for p in places]
+        scaled = calibrated if members_calibrated is None else members_calibrated
+        members = [
+            Predictor.load(p, device=device, precision=precision, calibrated=scaled) for p in places
+        ]
         first = members[0]
         made = cls(path, first.config, first.tasks, {}, tuple(members), how)
         if not calibrated:

@@ -80,7 +80,8 @@ class _Teacher:
         self, config: RunConfig, tasks: Sequence[str], data: str | None, progress: Progress
     ) -> dict[str, Floats]:
         """Answer the training rows of a recipe's tasks, drawn and augmented as its own are."""
-        model = load(self.folder, device=config.device)
+        # As the models answer: a calibration may come and go, and is no part of who teaches.
+        model = load(self.folder, device=config.device, calibrated=False)
         datasets = model.read(config, "train", data=data, tasks=tasks)
         watched = model.watched(progress)
         return {task: watched.answer(task, datasets[task]) for task in tasks}
@@ -94,7 +95,7 @@ def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec]) -> _Teacher:
         if name not in known:
             raise RunError(f"{folder} has no task {name!r} to teach")
         for key, value in meaning.items():
-            if known[name].get(key) != value:
+            if key != "threshold" and known[name].get(key) != value:
                 raise RunError(
                     f"task {name!r} has {key} {known[name].get(key)!r} in {folder}, but {value!r} "
                     "here; a teacher's tasks mean the same"

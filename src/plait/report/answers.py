@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plait.calibration import apply_temperature
-from plait.ensemble import load
+from plait.ensemble import load, load_to_calibrate
 from plait.errors import DiskFullError
 from plait.evaluate import TaskScores, score_task
 from plait.training.build import choose_device
@@ -84,7 +84,7 @@ def answer_dev(
     What was answered before is taken from the folder. A folder that cannot be written to is
     left as it is.
     """
-    model = load(run, device=device, calibrated=calibrated)
+    model = load(run, device=device) if calibrated else load_to_calibrate(run, device=device)
     watched = model if answering is None else model.watched(answering)
     datasets = model.load_split("dev", data=data, tasks=tasks, progress=reading)
     # Devices and precisions round differently.

@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # What a recipe says that a run's figures do not follow from.
-ASIDE = {
-    "name",
-    "about",
-    "published",
-    "device",
-    "graphs",
-    "save_every",
-    "log_every",
-    "listeners",
-    "search",
-    "data",
-}
+ASIDE: dict[str, Any] = dict.fromkeys(
+    (
+        "name",
+        "about",
+        "published",
+        "device",
+        "graphs",
+        "save_every",
+        "log_every",
+        "listeners",
+        "search",
+    ),
+    True,
+) | {"data": {"root", "hint"}}
 
 
 def make_record(

@@ -122,8 +122,9 @@ def changes(old: TaskConfig, new: TaskConfig) -> list[str]:
 
 def find_tokenizer(config: RunConfig) -> Tokenizer:
     """Return the tokenizer of the run that a recipe starts from, or of its encoder."""
-    if config.start is not None:
-        return Tokenizer.from_file(RunFolder(Path(config.start.run)).tokenizer)
+    started = None if config.start is None else RunFolder(Path(config.start.run)).tokenizer
+    if started is not None and started.is_file():  # the run may be gone by now
+        return Tokenizer.from_file(started)
     source = config.encoder
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
     return Tokenizer.from_file(files.tokenizer)
