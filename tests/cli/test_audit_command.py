@@ -61,3 +61,18 @@ def test_mistakes_are_told_in_one_line(plait, trained, args, told):
     done = plait("audit", trained, *args)
     assert done.code == 2
     assert told in done.complaint()
+
+
+def test_an_audit_of_another_task_keeps_the_first(plait, run):
+    for task in ("mood", "same", "mood"):
+        assert plait("audit", run, "--task", task, "--rows", 0).code == 0
+    card = json.loads((run / "audit.json").read_text(encoding="utf-8"))
+    for key in ("summary", "probes"):
+        tasks = [entry["task"] for entry in card[key]]
+        assert set(tasks) == {"mood", "same"}
+        assert len(card[key]) == len({(e["task"], e["probe"]) for e in card[key]})
+    weights = run / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")  # another model
+    assert plait("audit", run, "--task", "same", "--rows", 0).code == 0
+    card = json.loads((run / "audit.json").read_text(encoding="utf-8"))
+    assert {entry["task"] for entry in card["summary"]} == {"same"}

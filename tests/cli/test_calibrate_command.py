@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import tomllib
+from pathlib import Path
 
 import pytest
 import tomli_w
@@ -72,3 +74,22 @@ def test_a_run_without_classes(plait, tiny_recipe, tmp_path):
     run = tmp_path / "run"
     assert plait("train", recipe, "--out", run, "-o", "train.max_steps=2").code == 0
     assert "has no task of classes" in plait("calibrate", run).complaint()
+
+
+def test_dev_rows_that_are_all_right_tell_no_temperature(plait, run, tmp_path):
+    model = Predictor.load(run)
+    root = Path(model.config.data.root)
+    other = shutil.copytree(root, tmp_path / "other")
+    with (root / "mood-dev.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    said = model.predict("mood", [row["text"] for row in rows])
+    right = [row for row, answer in zip(rows, said, strict=True) if answer.label == row["label"]]
+    assert 2 < len(right) < len(rows)
+    with (other / "mood-dev.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(right)
+    done = plait("calibrate", run, "--data", other)
+    count = len(right)
+    assert f"note: mood is left as it is: of its {count} dev rows {count} are right" in done.err
+    assert set(json.loads((run / "calibration.json").read_text())["tasks"]) == {"same"}

@@ -140,7 +140,7 @@ def test_another_column_and_jsonl_with_probabilities(plait, trained, tmp_path):
     assert "there is no column 'text'; the file has 'id', 'body'" in plait(*args).complaint()
     out = tmp_path / "answers.jsonl"
     done = plait(*args, "--column", "body", "--output", out, "--probabilities")
-    assert (done.code, done.out, done.err) == (0, "", "")
+    assert (done.code, done.out, done.err) == (0, "", f"note: 4 rows are answered in {out}\n")
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [(line["id"], line["body"]) for line in lines] == [
         (f"r{i}", text) for i, text in enumerate(TEXTS)
@@ -205,7 +205,8 @@ def test_progress_counts_every_answer(plait, trained, tmp_path, monkeypatch):
     (tmp_path / "x.csv").write_text("a,b\n" + "one,two\n" * 5)
     args = ["predict", trained, "--task", "same", "--task", "near", "--input", tmp_path / "x.csv"]
     err = plait(*args, "--output", tmp_path / "out.csv").err
-    checked, *answered = err.splitlines()
+    checked, *answered, last = err.splitlines()
+    assert last == f"note: 5 rows are answered in {tmp_path / 'out.csv'}"
     assert checked == f"reading {tmp_path / 'x.csv'}: 100%"
     counts = [line.split()[1].rstrip(",") for line in answered]
     assert counts == ["2/10", "4/10", "6/10", "8/10", "9/10", "10/10"]
@@ -240,7 +241,7 @@ def test_what_was_stopped_goes_on(plait, trained, tmp_path, monkeypatch):
         "stopped; 2 of 4 rows are kept. Go on with: the same command and --resume"
     )
     assert "go on with --resume" in plait(*args, out).complaint()
-    assert plait(*args, out, "--resume") == (0, "", "")
+    assert plait(*args, out, "--resume") == (0, "", f"note: 4 rows are answered in {out}\n")
     assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
     again = plait(*args, out, "--resume")
     assert (again.code, again.err) == (0, f"note: {out} is finished already\n")
@@ -254,7 +255,8 @@ def test_rows_that_are_not_sure_enough(plait, trained, tmp_path):
     out, review = tmp_path / "out.csv", tmp_path / "review.csv"
     files = ["--input", tmp_path / "x.csv", "--output", out, "--review", review]
     done = plait(*args, *files, "--threshold", least)
-    assert (done.code, done.err) == (0, "note: mood: 2 of 4 rows are for review\n")
+    said = f"note: mood: 2 of 4 rows are for review\nnote: 4 rows are answered in {out}\n"
+    assert (done.code, done.err) == (0, said)
     held = [f"r{i}" for i, answer in enumerate(answers) if answer.confidence < least]
     assert [row["id"] for row in rows(review.read_text())] == held
     words = plait(*args, "--threshold", 1, TEXTS[0]).out

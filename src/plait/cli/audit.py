@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from plait.audit import Card, Result
     from plait.cli.display import Display
     from plait.predict import Answerer
+
+
+LISTS = ("summary", "probes")
+"""Keys of a score card whose entries each name their task."""
 
 
 def audit(
@@ -76,7 +80,9 @@ def audit(
 
         card = probe(answerer, texts, tasks=task, positive=positive, most=rows, seed=seed)
         path = out or run / FILE
-        values = {"run": str(run), **card.to_json()}
+        values = {"run": str(run), "model": answerer.identify(), **card.to_json()}
+        if out is None:
+            values = _with_others(path, values)
         text = json.dumps(values, indent=1, allow_nan=False, ensure_ascii=False)
         write_text(path, text + "\n")
     if as_json:
@@ -84,6 +90,25 @@ def audit(
         return
     _show(card)
     typer.echo(f"\nThe score card, with every interval and more examples, is in {path}.")
+
+
+def _with_others(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Keep what an earlier audit of the same model found for other tasks."""
+    import json
+
+    try:
+        old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError:  # it is written anew
+        old = {}
+    if old.get("model") != values["model"]:
+        return values
+    now = {entry["task"] for entry in values["summary"]}
+    kept = {
+        key: [entry for entry in old[key] if entry["task"] not in now]
+        for key in LISTS
+        if key in old
+    }
+    return values | {key: kept.get(key, []) + values[key] for key in LISTS}
 
 
 def _read_texts(

@@ -41,7 +41,12 @@ def calibrate(
         from plait.report.calibrate import calibrate as fit_run
 
         fits = fit_run(
-            run, data=data, device=device, reading=display.reading, answering=display.scoring
+            run,
+            data=data,
+            device=device,
+            reading=display.reading,
+            answering=display.scoring,
+            note=display.note,
         )
         for name, fit in fits.items():
             if fit.at_the_limit:

@@ -45,7 +45,7 @@ def new(
     ] = None,
     kind: Annotated[
         Repeated,
-        typer.Option("--kind", metavar="[TASK=]KIND", help="classes, binary or score."),
+        typer.Option("--kind", metavar="[TASK=]KIND", help="classes, binary, labels or score."),
     ] = None,
     labels: Annotated[
         Repeated,

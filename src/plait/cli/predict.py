@@ -142,6 +142,7 @@ def predict(
         )
         for name, count in done.num_review.items():
             display.note(f"{name}: {count:,} of {done.num_rows:,} rows are for review")
+        display.note(f"{done.num_rows:,} rows are answered in {output}")
 
 
 # --- what goes together ------------------------------------------------------------------

@@ -11,7 +11,12 @@ from plait.errors import RunError, UsageError
 from plait.report.answers import answer_dev
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from plait.predict import Progress
+
+FEWEST = 2
+"""Right and wrong answers that it takes: without a mistake, no sureness would be too high."""
 
 
 def calibrate(
@@ -21,8 +26,12 @@ def calibrate(
     device: str = "auto",
     reading: Progress | None = None,
     answering: Progress | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> dict[str, Fit]:
-    """Fit one temperature per task of classes on dev, and keep them with the model."""
+    """Fit one temperature per task of classes on dev, and keep them with the model.
+
+    `note` hears which tasks are left as they are, and why.
+    """
     folder = Path(run)
     model, answers = answer_dev(
         folder, data=data, device=device, calibrated=False, reading=reading, answering=answering
@@ -35,6 +44,18 @@ def calibrate(
         )
     if small := [name for name, task in told.items() if len(task.labels) < 2]:
         raise UsageError(f"task {small[0]!r} has too few dev rows to be calibrated on")
+    for name, task in list(told.items()):
+        right = int((task.uncalibrated.argmax(axis=1) == task.labels).sum())
+        if min(right, len(task.labels) - right) < FEWEST:
+            del told[name]
+            reason = f"of its {len(task.labels)} dev rows {right} are right"
+            if note is not None:
+                note(f"{name} is left as it is: {reason}, which tells no temperature")
+    if not told:
+        raise UsageError(
+            f"dev tells no temperature for any task of {folder}: it takes {FEWEST} right and "
+            f"{FEWEST} wrong answers at least"
+        )
     fits = {name: fit(task.labels, task.uncalibrated) for name, task in told.items()}
     write_calibration(folder, model.identify(), fits)
     return fits
