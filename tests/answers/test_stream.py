@@ -234,6 +234,21 @@ def test_stopped_while_the_files_get_their_names(model, tmp_path, monkeypatch):
     assert review.read_bytes() == (tmp_path / "wr.csv").read_bytes()
 
 
+def test_files_of_one_name_in_two_folders_go_on(model, tmp_path):
+    path, options = write(tmp_path / "x.csv"), {"tasks": ["mood"], "threshold": median(model)}
+    for folder in ("whole", "whole/review", "stopped", "stopped/review"):
+        (tmp_path / folder).mkdir()
+    whole, stopped = (
+        (tmp_path / name / "out.csv", tmp_path / name / "review" / "out.csv")
+        for name in ("whole", "stopped")
+    )
+    model.predict_file(path, whole[0], review=whole[1], **options)
+    with pytest.raises(Interrupted):
+        model.predict_file(path, stopped[0], review=stopped[1], progress=Stop(3), **options)
+    model.predict_file(path, stopped[0], review=stopped[1], resume=True, **options)
+    assert [p.read_bytes() for p in stopped] == [p.read_bytes() for p in whole]
+
+
 @pytest.fixture
 def begun(model, tmp_path):
     """A file of answers that was stopped."""
@@ -273,7 +288,13 @@ def test_damaged_or_missing_journals(model, begun):
     with pytest.raises(RunError, match=r"out\.csv\.part\.json is damaged"):
         model.predict_file(path, out, tasks=["mood"], resume=True)
     place.write_text(kept)
-    (out.parent / "out.csv.part").unlink()
+    part = out.parent / "out.csv.part"
+    part.write_bytes(part.read_bytes()[:-1])
+    short = part.read_bytes()
+    with pytest.raises(RunError, match=r"out\.csv\.part is shorter than was noted: remove it and"):
+        model.predict_file(path, out, tasks=["mood"], resume=True)
+    assert part.read_bytes() == short
+    part.unlink()
     with pytest.raises(RunError, match=r"out\.csv\.part is missing"):
         model.predict_file(path, out, tasks=["mood"], resume=True)
 

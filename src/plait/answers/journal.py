@@ -59,7 +59,7 @@ class Journal:
         if not resume:
             self._refuse_leftovers()
         with ExitStack() as closing, disk_full_told(self.place):
-            for path in self.formats:
+            for i, path in enumerate(self.formats):
                 part = _part(path)
                 if self.is_written and not part.exists():  # it has its name already
                     continue
@@ -70,7 +70,12 @@ class Journal:
                     raise RunError(f"another process is writing {part}")
                 self._files[path] = file
                 if sizes is not None:
-                    file.truncate(sizes[path.name])
+                    if file.seek(0, os.SEEK_END) < sizes[i]:  # which truncating would pad
+                        raise RunError(
+                            f"{part} is shorter than was noted: remove it and {self.place.name} "
+                            "to start over"
+                        )
+                    file.truncate(sizes[i])
                     file.seek(0, os.SEEK_END)
             if sizes is None:
                 for path, begun in self._files.items():
@@ -89,11 +94,11 @@ class Journal:
 
     def save(self) -> None:
         """Note how far it is, after all that is written is on disk."""
-        sizes = {}
-        for path, file in self._files.items():
+        sizes = []
+        for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
-            sizes[path.name] = file.tell()
+            sizes.append(file.tell())
         state = {
             "settings": self.settings,
             "rows": self.rows,
@@ -123,12 +128,12 @@ class Journal:
                 f"or remove it and {self.place.name} to start over"
             )
 
-    def _read(self) -> dict[str, int]:
-        """Read how far it is, and check that it is the same that goes on."""
+    def _read(self) -> list[int]:
+        """Read how far it is and each file's size, and check that it is the same that goes on."""
         place = self.place
         try:
             state = json.loads(place.read_text(encoding="utf-8"))
-            before, sizes = state["settings"], dict(state["sizes"])
+            before, sizes = dict(state["settings"]), [int(size) for size in state["sizes"]]
             self.rows = self.saved_rows = int(state["rows"])
             self.counts, self.is_written = Counter(state["counts"]), bool(state["is_written"])
         except (ValueError, KeyError, TypeError) as error:
