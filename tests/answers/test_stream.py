@@ -327,6 +327,16 @@ def test_rows_for_review(model, tmp_path):
     assert all(row["mood"]["review"] for row in held)
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nothing_is_for_review(model, tmp_path, ending):
+    path, review = write(tmp_path / "x.csv"), tmp_path / f"review.{ending}"
+    done = model.predict_file(
+        path, tmp_path / "out.csv", tasks=["mood"], threshold=0.0, review=review, probabilities=True
+    )
+    assert done.num_review == {"mood": 0}
+    assert read(review) == []
+
+
 def test_a_threshold_for_one_task_of_two(model, tmp_path):
     path, out = write(tmp_path / "x.csv"), tmp_path / "out.csv"
     done = model.predict_file(path, out, tasks=["same", "near"], threshold={"same": 0.6})
