@@ -57,7 +57,7 @@ class Journal:
         """Begin the files, or go on with those that are there, and keep others out of them."""
         sizes = self._read() if resume and self.place.exists() else None
         if not resume:
-            self._refuse_leftovers()
+            refuse_leftovers(next(iter(self.formats)))
         with ExitStack() as closing, disk_full_told(self.place):
             for i, path in enumerate(self.formats):
                 part = _part(path)
@@ -120,14 +120,6 @@ class Journal:
                 format_.finish(_part(path), path)
         self.place.unlink()
 
-    def _refuse_leftovers(self) -> None:
-        if self.place.exists():
-            out = next(iter(self.formats))
-            raise RunError(
-                f"{_part(out)} is there from a prediction that was stopped; go on with --resume, "
-                f"or remove it and {self.place.name} to start over"
-            )
-
     def _read(self) -> list[int]:
         """Read how far it is and each file's size, and check that it is the same that goes on."""
         place = self.place
@@ -151,6 +143,16 @@ class Journal:
 def journal_place(out: Path) -> Path:
     """Return where it is noted how far a file is."""
     return out.with_name(f"{out.name}.part.json")
+
+
+def refuse_leftovers(out: Path) -> None:
+    """Refuse to begin a file that a stopped process can go on with."""
+    place = journal_place(out)
+    if place.exists():
+        raise RunError(
+            f"{_part(out)} is there from a prediction that was stopped; go on with --resume, "
+            f"or remove it and {place.name} to start over"
+        )
 
 
 def _part(path: Path) -> Path:
