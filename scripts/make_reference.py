@@ -355,7 +355,8 @@ def _members(owner: type) -> list[str]:
             continue
         for name, written in inspect.get_annotations(cls).items():
             about = f": {documented[name]}" if name in documented else ""
-            fields[name] = f"- `{name}: {_plain(written)}`{about}"
+            if not name.startswith("_"):
+                fields[name] = f"- `{name}: {_plain(written)}`{about}"
         for name, member in vars(cls).items():
             plain = getattr(member, "__func__", member)  # a classmethod's own function
             if name.startswith("_") and name != "__call__":

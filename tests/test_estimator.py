@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import subprocess
 import sys
@@ -75,6 +76,31 @@ def test_scores_are_learnt(make, moods):
     assert model.score(X, y) > 0.5
     metrics = pytest.importorskip("sklearn.metrics")
     assert model.score(X, y) == pytest.approx(metrics.r2_score(y, found))
+
+
+def test_a_column_of_answers_has_the_same_score(make, moods):
+    X, names = moods
+    column = np.array(names).reshape(-1, 1)
+    model = make(epochs=2).fit(X, column)
+    assert model.score(X, column) == model.score(X, names)
+    y = np.array([float(name == "Good") for name in names])
+    regressor = make(TextRegressor, epochs=2).fit(X, y)
+    assert regressor.score(X, y.reshape(-1, 1)) == regressor.score(X, y)
+    for fitted, answers in ((model, names), (regressor, y)):
+        with pytest.raises(UsageError, match="there are 60 texts and 59 answers"):
+            fitted.score(X, answers[:-1])
+
+
+def test_the_model_outlives_its_folder(make, moods, tmp_path):
+    X, y = moods
+    model = make(epochs=1).fit(X, y)
+    assert not model.model_.folder.exists()
+    (tmp_path / "x.csv").write_text("text\n" + "".join(f"{text}\n" for text in X))
+    for copy in (model, pickle.loads(pickle.dumps(model))):
+        out = tmp_path / f"{id(copy)}.csv"
+        assert copy.model_.predict_file(tmp_path / "x.csv", out).num_rows == 60
+        assert copy.model_.fingerprint() == model.model_.fingerprint()
+    assert model.model_.identify() != make(epochs=1, seed=5).fit(X, y).model_.identify()
 
 
 def test_settings_and_overrides_reach_the_recipe(make, moods, tmp_path):
@@ -169,6 +195,10 @@ def test_mistakes(make):
         make().fit(["a", " "], [1, 2])
     with pytest.raises(DataError, match="example 0: None is not a text"):
         make().fit([None, "a"], [1, 2])
+    with pytest.raises(UsageError, match="give a list of texts, not a single one"):
+        make().fit("abcd", [1, 2, 1, 2])
+    with pytest.raises(UsageError, match="give a list of texts, not a single one"):
+        make(epochs=1).fit(["a", "b"], [1, 2]).predict("hello")
     with pytest.raises(UsageError, match="not all the same"):
         make(TextRegressor).fit(["a", "b"], [1.0, 1.0])
     with pytest.raises(UsageError, match="finite"):

@@ -23,7 +23,7 @@ from plait.config import read_recipe
 from plait.data.store import check_texts
 from plait.errors import UsageError, suggest
 from plait.evaluate import accuracy
-from plait.predict import Predictor
+from plait.predict import Predictor, refuse_one
 from plait.runs import train
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ class TextEstimator:
 
     def _fit(self, X: Sequence[Text], labels: Sequence[Any], task: dict[str, Any]) -> None:
         """Train a run of one task, in a folder that is gone afterwards unless one is named."""
+        refuse_one(X)
         examples = [check_texts(i, _texts(example)) for i, example in enumerate(X)]
-        if len(examples) != len(labels):
-            raise UsageError(f"there are {len(examples)} texts and {len(labels)} answers")
+        _refuse_unequal(len(examples), len(labels))
         widths = {len(texts) for texts in examples}
         if len(widths) != 1:
             raise UsageError("give texts, or pairs of texts, and at least one of them")
@@ -114,6 +114,7 @@ class TextEstimator:
             run = Path(folder) / "run" if self.out is None else Path(self.out)
             train(config, run, data=folder)
             self.model_ = Predictor.load(run, device=self.device)
+            self.model_.fingerprint()  # which it remembers, and the folder may go
 
     def _write_recipe(self, folder: Path, task: dict[str, Any]) -> Path:
         path = folder / "estimator.toml"
@@ -132,6 +133,7 @@ class TextEstimator:
     def _answer(self, X: Sequence[Text]) -> Floats:
         if not hasattr(self, "model_"):
             raise UsageError(f"this {type(self).__name__} is not trained yet: call fit first")
+        refuse_one(X)
         return self.model_.answer(TASK, self.model_.tokenise([_texts(example) for example in X]))
 
 
@@ -175,8 +177,9 @@ class TextClassifier(TextEstimator):
 
     def score(self, X: Sequence[Text], y: ArrayLike) -> float:
         """Return the accuracy."""
-        true = np.asarray(y)
-        return accuracy(np.ones(len(true)), self.predict(X) == true)
+        true, found = _one_each(y).ravel(), self.predict(X)
+        _refuse_unequal(len(found), len(true))
+        return accuracy(np.ones(len(true)), found == true)
 
 
 class TextRegressor(TextEstimator):
@@ -203,9 +206,10 @@ class TextRegressor(TextEstimator):
 
     def score(self, X: Sequence[Text], y: ArrayLike) -> float:
         """Return R squared: 1 for answers that are right, 0 for those of the mean."""
-        true = np.asarray(y, dtype=np.float64)
+        true, found = np.asarray(y, dtype=np.float64).ravel(), self.predict(X)
+        _refuse_unequal(len(found), len(true))
         spread = float(((true - true.mean()) ** 2).sum())
-        error = float(((true - self.predict(X)) ** 2).sum())
+        error = float(((true - found) ** 2).sum())
         return 1 - error / spread if spread else math.nan
 
 
@@ -228,6 +232,11 @@ def _one_each(y: ArrayLike) -> NDArray[Any]:
             "a task of kind 'labels' any number of them"
         )
     return classes
+
+
+def _refuse_unequal(num_texts: int, num_answers: int) -> None:
+    if num_texts != num_answers:
+        raise UsageError(f"there are {num_texts} texts and {num_answers} answers")
 
 
 def _texts(example: Text) -> tuple[str, ...]:

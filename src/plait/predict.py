@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -136,7 +136,7 @@ class Answerer(ABC):
     def predict(self, task: str, texts: Sequence[Text]) -> list[Prediction]:
         """Answer one task for each text, or pair of texts, in order."""
         spec = self.task(task).spec
-        _refuse_one(texts)
+        refuse_one(texts)
         rows = [tuple(text) if isinstance(text, tuple | list) else (text,) for text in texts]
         if not rows:
             return []
@@ -238,6 +238,8 @@ class Predictor(Answerer):
     scorer: Scorer
     form: Form
     """What it computes in."""
+    _hashes: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Of the files it was read from, once asked for: the files may go while it is in use."""
 
     @classmethod
     def load(
@@ -296,7 +298,7 @@ class Predictor(Answerer):
 
     def identify(self) -> str:
         """Return the hash of the weights."""
-        return hash_file(RunFolder(self.folder).weights)
+        return self._hash(RunFolder(self.folder).weights)
 
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
         """Make a data set of texts given by hand."""
@@ -318,15 +320,20 @@ class Predictor(Answerer):
     def fingerprint(self) -> str:
         """Name the answers: equal where they are bound to be the same, to the last bit."""
         files = RunFolder(self.folder)
-        facts = [self.identify(), *(hash_file(path) for path in (files.recipe, files.tokenizer))]
+        facts = [self.identify(), *(self._hash(path) for path in (files.recipe, files.tokenizer))]
         facts.append(json.dumps(self.temperatures, sort_keys=True))
         device = next(self.model.parameters()).device
         facts += [self.form, device.type, str(self.scorer.batch_size), torch.__version__]
         return hashlib.sha256(" ".join(facts).encode()).hexdigest()
 
+    def _hash(self, path: Path) -> str:
+        if path.name not in self._hashes:
+            self._hashes[path.name] = hash_file(path)
+        return self._hashes[path.name]
+
     def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Return the encoder's pooled vector of each text, [texts, width]."""
-        _refuse_one(texts)
+        refuse_one(texts)
         rows = [(text,) for text in texts]
         dataset = self.tokenise(rows)
         device = next(self.model.parameters()).device
@@ -376,6 +383,7 @@ def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:
     return "bf16" if choose_precision(name, device) == torch.bfloat16 else "fp32"
 
 
-def _refuse_one(texts: object) -> None:
+def refuse_one(texts: object) -> None:
+    """Refuse a text where a list of them belongs."""
     if isinstance(texts, str):  # which would be taken for a list of letters
         raise UsageError("give a list of texts, not a single one: [text]")

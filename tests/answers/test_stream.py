@@ -234,6 +234,21 @@ def test_stopped_while_the_files_get_their_names(model, tmp_path, monkeypatch):
     assert review.read_bytes() == (tmp_path / "wr.csv").read_bytes()
 
 
+def test_files_of_one_name_in_two_folders_go_on(model, tmp_path):
+    path, options = write(tmp_path / "x.csv"), {"tasks": ["mood"], "threshold": median(model)}
+    for folder in ("whole", "whole/review", "stopped", "stopped/review"):
+        (tmp_path / folder).mkdir()
+    whole, stopped = (
+        (tmp_path / name / "out.csv", tmp_path / name / "review" / "out.csv")
+        for name in ("whole", "stopped")
+    )
+    model.predict_file(path, whole[0], review=whole[1], **options)
+    with pytest.raises(Interrupted):
+        model.predict_file(path, stopped[0], review=stopped[1], progress=Stop(3), **options)
+    model.predict_file(path, stopped[0], review=stopped[1], resume=True, **options)
+    assert [p.read_bytes() for p in stopped] == [p.read_bytes() for p in whole]
+
+
 @pytest.fixture
 def begun(model, tmp_path):
     """A file of answers that was stopped."""
@@ -273,7 +288,13 @@ def test_damaged_or_missing_journals(model, begun):
     with pytest.raises(RunError, match=r"out\.csv\.part\.json is damaged"):
         model.predict_file(path, out, tasks=["mood"], resume=True)
     place.write_text(kept)
-    (out.parent / "out.csv.part").unlink()
+    part = out.parent / "out.csv.part"
+    part.write_bytes(part.read_bytes()[:-1])
+    short = part.read_bytes()
+    with pytest.raises(RunError, match=r"out\.csv\.part is shorter than was noted: remove it and"):
+        model.predict_file(path, out, tasks=["mood"], resume=True)
+    assert part.read_bytes() == short
+    part.unlink()
     with pytest.raises(RunError, match=r"out\.csv\.part is missing"):
         model.predict_file(path, out, tasks=["mood"], resume=True)
 
@@ -304,6 +325,16 @@ def test_rows_for_review(model, tmp_path):
         row["key"] for row, held_back in zip(ROWS, unsure, strict=True) if held_back
     ]
     assert all(row["mood"]["review"] for row in held)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_nothing_is_for_review(model, tmp_path, ending):
+    path, review = write(tmp_path / "x.csv"), tmp_path / f"review.{ending}"
+    done = model.predict_file(
+        path, tmp_path / "out.csv", tasks=["mood"], threshold=0.0, review=review, probabilities=True
+    )
+    assert done.num_review == {"mood": 0}
+    assert read(review) == []
 
 
 def test_a_threshold_for_one_task_of_two(model, tmp_path):

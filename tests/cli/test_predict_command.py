@@ -240,6 +240,12 @@ def test_what_was_stopped_goes_on(plait, trained, tmp_path, monkeypatch):
     assert done.complaint() == (
         "stopped; 2 of 4 rows are kept. Go on with: the same command and --resume"
     )
+    kept = {path.name: path.read_bytes() for path in tmp_path.glob("out.csv*")}
+    assert kept.keys() == {"out.csv.part", "out.csv.part.json"}
+    done = plait("predict", trained, "--task", "mood", TEXTS[0], "--output", out)
+    assert done.code == 2
+    assert "out.csv.part is there from a prediction that was stopped" in done.complaint()
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("out.csv*")} == kept
     assert "go on with --resume" in plait(*args, out).complaint()
     assert plait(*args, out, "--resume") == (0, "", f"note: 4 rows are answered in {out}\n")
     assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()

@@ -63,6 +63,23 @@ def test_one_file_becomes_train_and_dev(mood, tmp_path):
     assert [sum(label == i for _, label in dev) for i in range(3)] == [4, 4, 4]
 
 
+def test_names_that_hold_ends_of_lines_stay_in_their_comments(tmp_path):
+    odd = "mood\nseed = 666\r\x1b[2m\u2028"
+    rows = [[text, MOODS[i % 3]] for i, text in enumerate(SENTENCES)]
+    try:
+        path = write(tmp_path / f"{odd}.csv", [["text", "mood"], *rows, ["", "good"]])
+        skipped = write(tmp_path / f"{odd}2.csv", [["a"], ["1"]])
+    except OSError:
+        pytest.skip("file names cannot hold these here")
+    with draft_recipe([path, skipped], Request()) as draft:
+        recipe = draft.write(tmp_path / "mine")[0]
+    assert read_recipe(recipe).seed != 666
+    text = recipe.read_text(encoding="utf-8")
+    assert "\nseed = 666" not in text
+    assert "# Left out: " in text
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
+
+
 def test_files_that_are_fine_are_left_where_they_are(tmp_path):
     rows = [[str(i), f"x{i}", text, str(i % 5)] for i, text in enumerate(SENTENCES)]
     for split in ("train", "dev"):

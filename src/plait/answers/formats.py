@@ -139,9 +139,8 @@ class Parquet(Format):
         arrays = records.arrays(self.schema)
         for column in self.columns:
             rows = [column.cells(answer) for answer in answers[column.task]]
-            kinds = column.types().values()
-            for cells, kind in zip(zip(*rows, strict=True), kinds, strict=True):
-                arrays.append(pa.array(cells, kind))
+            for i, kind in enumerate(column.types().values()):  # there may be no rows
+                arrays.append(pa.array([cells[i] for cells in rows], kind))
         return bytes(pa.record_batch(arrays, schema=self.whole).serialize())
 
     def finish(self, part: Path, path: Path) -> None:

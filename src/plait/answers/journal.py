@@ -57,9 +57,9 @@ class Journal:
         """Begin the files, or go on with those that are there, and keep others out of them."""
         sizes = self._read() if resume and self.place.exists() else None
         if not resume:
-            self._refuse_leftovers()
+            refuse_leftovers(next(iter(self.formats)))
         with ExitStack() as closing, disk_full_told(self.place):
-            for path in self.formats:
+            for i, path in enumerate(self.formats):
                 part = _part(path)
                 if self.is_written and not part.exists():  # it has its name already
                     continue
@@ -70,7 +70,12 @@ class Journal:
                     raise RunError(f"another process is writing {part}")
                 self._files[path] = file
                 if sizes is not None:
-                    file.truncate(sizes[path.name])
+                    if file.seek(0, os.SEEK_END) < sizes[i]:  # which truncating would pad
+                        raise RunError(
+                            f"{part} is shorter than was noted: remove it and {self.place.name} "
+                            "to start over"
+                        )
+                    file.truncate(sizes[i])
                     file.seek(0, os.SEEK_END)
             if sizes is None:
                 for path, begun in self._files.items():
@@ -89,11 +94,11 @@ class Journal:
 
     def save(self) -> None:
         """Note how far it is, after all that is written is on disk."""
-        sizes = {}
-        for path, file in self._files.items():
+        sizes = []
+        for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
-            sizes[path.name] = file.tell()
+            sizes.append(file.tell())
         state = {
             "settings": self.settings,
             "rows": self.rows,
@@ -115,20 +120,12 @@ class Journal:
                 format_.finish(_part(path), path)
         self.place.unlink()
 
-    def _refuse_leftovers(self) -> None:
-        if self.place.exists():
-            out = next(iter(self.formats))
-            raise RunError(
-                f"{_part(out)} is there from a prediction that was stopped; go on with --resume, "
-                f"or remove it and {self.place.name} to start over"
-            )
-
-    def _read(self) -> dict[str, int]:
-        """Read how far it is, and check that it is the same that goes on."""
+    def _read(self) -> list[int]:
+        """Read how far it is and each file's size, and check that it is the same that goes on."""
         place = self.place
         try:
             state = json.loads(place.read_text(encoding="utf-8"))
-            before, sizes = state["settings"], dict(state["sizes"])
+            before, sizes = dict(state["settings"]), [int(size) for size in state["sizes"]]
             self.rows = self.saved_rows = int(state["rows"])
             self.counts, self.is_written = Counter(state["counts"]), bool(state["is_written"])
         except (ValueError, KeyError, TypeError) as error:
@@ -146,6 +143,16 @@ class Journal:
 def journal_place(out: Path) -> Path:
     """Return where it is noted how far a file is."""
     return out.with_name(f"{out.name}.part.json")
+
+
+def refuse_leftovers(out: Path) -> None:
+    """Refuse to begin a file that a stopped process can go on with."""
+    place = journal_place(out)
+    if place.exists():
+        raise RunError(
+            f"{_part(out)} is there from a prediction that was stopped; go on with --resume, "
+            f"or remove it and {place.name} to start over"
+        )
 
 
 def _part(path: Path) -> Path:

@@ -176,7 +176,8 @@ def answer_file(
         "model": model.fingerprint(),
         "tasks": {c.task: {"text": c.text, "threshold": c.threshold} for c in columns},
         "probabilities": probabilities,
-        "format": dict(zip([p.name for p in outputs], forms, strict=True)),
+        "format": forms,
+        "review": None if review is None else review.name,
         "chunk": CHUNK,
         "plait": __version__,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -260,9 +261,12 @@ def _answer_at_once(
     """Answer what nobody can go on with once it is stopped."""
     from plait.answers.columns import rename_taken
     from plait.answers.formats import FORMATS, choose_format
+    from plait.answers.journal import refuse_leftovers
     from plait.answers.stream import CHUNK, answer_records, choose_columns, open_records
     from plait.data import open_source, text_schema
 
+    if output is not None:
+        refuse_leftovers(output)
     here = () if rows.path is None else open_source(rows.path).names()
     columns = choose_columns(
         model, names, here, text=rows.column, probabilities=probabilities, threshold=threshold
@@ -347,7 +351,7 @@ def _open(output: Path | None, written: Format) -> Iterator[Callable[[bytes], ob
     if output is None:
         yield lambda data: sys.stdout.write(data.decode("utf-8"))
         return
-    part = output.with_name(f"{output.name}.part")
+    part = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
             yield file.write

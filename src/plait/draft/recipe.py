@@ -52,7 +52,7 @@ def write_recipe(
     root = common_folder(paths)
     lines = [
         "# Written by `plait new`. Every guess is below with its reason: change what is wrong.",
-        *(f"# Left out: {sentence}" for sentence in left_out),
+        *(_comment(f"Left out: {sentence}") for sentence in left_out),
         "",
         f"name = {_toml(name)}",
         f"seed = {seed}  # order, heads and dropout follow from it",
@@ -105,7 +105,7 @@ def _task(
 ) -> Iterator[str]:
     yield f"[tasks.{task.name}]"
     for note in task.notes:
-        yield f"# Note: {note}."
+        yield _comment(f"Note: {note}.")
     table = task_table(task.roles, task.label)
     for key, value in table.items():
         if key == "labels" and isinstance(value, list):
@@ -130,12 +130,19 @@ def _task(
 
 def _explained(line: str, why: str) -> Iterator[str]:
     """Write a setting and its reason, on one line where there is room."""
+    comment = _comment(why)
     if not why:
         yield line
-    elif len(line) + len(why) + 4 <= WIDTH:
-        yield f"{line}  # {why}"
+    elif len(line) + len(comment) + 2 <= WIDTH:
+        yield f"{line}  {comment}"
     else:
-        yield from (f"# {why}", line)
+        yield from (comment, line)
+
+
+def _comment(text: str) -> str:
+    """Write a comment on one line: names of files and columns may hold ends of lines."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    return f"# {' '.join(shown.split())}"
 
 
 def _words(task: TaskDraft, labels: list[str]) -> Iterator[str]:
