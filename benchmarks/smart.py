@@ -24,6 +24,7 @@ from plait.model.multitask import Group
 from plait.regularizers import REGULARIZERS
 from plait.regularizers.divergences import inner_distance, last_distance
 from plait.regularizers.passes import in_fp32, without_dropout
+from plait.regularizers.smart import SMART
 from plait.training.build import build, load_data
 from plait.training.loop import Cursor, TrainState, run_stage
 from plait.training.stages import build_stage
@@ -64,7 +65,7 @@ def look(regularizer, model, task, batch, loss, *, dropout: bool) -> dict[str, f
 def regularizer_input(regularizer, model, tokens) -> torch.Tensor:
     """Return what the regularizer adds its change to."""
     words = model.encoder.word_embeddings(tokens.ids).detach()
-    if regularizer.__class__.__name__ == "SMART":
+    if isinstance(regularizer, SMART):
         return words
     with torch.no_grad():
         return model.encoder.embeddings(words, tokens.types)

@@ -37,7 +37,7 @@ class Bregman(Weighted):
     scores the squared difference, is the paper's).
 
     With `beta` and `beta_early` 0, theta~ is theta_t, the parameters after the last update: the
-    plain proximal point, which the four systems write. As one update is made for each theta_t,
+    plain proximal point, which systems C and D write. As one update is made for each theta_t,
     theta is still theta_t when the term is taken, and without dropout the term is 0. With
     `under_dropout` the outputs of the training pass are compared with those of a pass of theta~
     under dropout of its own, so that what is left is how far dropout moves the answers.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @REGULARIZERS.register("smart-unit")
 @dataclass(kw_only=True)
 class SMARTUnit(Perturbing):
-    """SMART with noise of size 1, as the code has it that the four systems ran.
+    """SMART with noise of size 1, as the code has it that the systems with SMART ran.
 
     After Jiang et al. 2020, https://arxiv.org/abs/1911.03437, but for what becomes of the
     perturbation: noise of size `sigma` moves by `step_size` along the gradient of the distance

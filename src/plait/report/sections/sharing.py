@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from plait.report import plots
-from plait.report.markup import Html, details, grid, number, panel, section, signed, table
+from plait.report.markup import Html, details, grid, number, section, signed, table
 from plait.report.sections.material import Material
-from plait.report.sections.versus import tell
+from plait.report.sections.versus import draw_gaps
 
 if TYPE_CHECKING:
     from plait.report.comparison import Difference
@@ -32,31 +30,12 @@ def write(material: Material) -> Html | None:
         }
         for subject in material.subjects
     }
-    drawn = {
-        name: [plots.Row(task, gap, place) for task, gap in mine.items()]
-        for place, (name, mine) in enumerate(gaps.items())
-        if mine
-    }
-    if not drawn:
+    titles = {name: (f"{name} against each task alone", "Gain by task") for name in gaps}
+    panels = draw_gaps(material, "sharing", gaps, titles, "joint minus alone", READ)
+    if not panels:
         return section(
             "sharing", "What sharing gained", "No task was answered both together and alone."
         )
-    furthest = plots.reach([row for rows in drawn.values() for row in rows])
-    panels = [
-        panel(
-            material.easel.draw(
-                f"sharing-{name}",
-                f"{name} against each task alone",
-                f"Gain by task: {tell(gaps[name])}.",
-                partial(plots.differences, rows=rows, axis="joint minus alone", furthest=furthest),
-                plots.rows_size(len(rows)),
-                name,
-            ),
-            READ,
-            "h3",
-        )
-        for name, rows in drawn.items()
-    ]
     rows = [
         _row(task, subject, material.alone[task], gap)
         for subject in material.subjects

@@ -36,27 +36,11 @@ def write(material: Material) -> Html | None:
         }
         for subject in others
     }
-    drawn = {
-        name: [plots.Row(task, gap, place) for task, gap in mine.items()]
-        for place, (name, mine) in enumerate(gaps.items(), 1)
-        if mine
+    titles = {
+        name: (f"{name} against {first.name}", f"Differences of {name} from {first.name}")
+        for name in gaps
     }
-    furthest = plots.reach([row for rows in drawn.values() for row in rows])
-    panels = [
-        panel(
-            material.easel.draw(
-                f"versus-{name}",
-                f"{name} against {first.name}",
-                f"Differences of {name} from {first.name}: {tell(gaps[name])}.",
-                partial(plots.differences, rows=rows, axis="difference", furthest=furthest),
-                plots.rows_size(len(rows)),
-                name,
-            ),
-            READ,
-            "h3",
-        )
-        for name, rows in drawn.items()
-    ]
+    panels = draw_gaps(material, "versus", gaps, titles, "difference", READ, 1)
     rows = [
         _row(task, subject, first, gap)
         for subject in others
@@ -72,6 +56,43 @@ def write(material: Material) -> Html | None:
         grid(panels),
         details("Table: differences", table(head, rows, f"Differences from {first.name}", 3)),
     )
+
+
+def draw_gaps(
+    material: Material,
+    key: str,
+    gaps: Mapping[str, Mapping[str, Difference]],
+    titles: Mapping[str, tuple[str, str]],
+    axis: str,
+    read: str,
+    place: int = 0,
+) -> list[Html]:
+    """Draw each run's differences by task, all on one scale; runs without any are left out.
+
+    `titles` are each picture's, and how its description begins; `place` is the first run's among
+    the report's.
+    """
+    drawn = {
+        name: [plots.Row(task, gap, at) for task, gap in mine.items()]
+        for at, (name, mine) in enumerate(gaps.items(), place)
+        if mine
+    }
+    furthest = plots.reach([row for rows in drawn.values() for row in rows]) if drawn else 0.0
+    return [
+        panel(
+            material.easel.draw(
+                f"{key}-{name}",
+                titles[name][0],
+                f"{titles[name][1]}: {tell(gaps[name])}.",
+                partial(plots.differences, rows=rows, axis=axis, furthest=furthest),
+                plots.rows_size(len(rows)),
+                name,
+            ),
+            read,
+            "h3",
+        )
+        for name, rows in drawn.items()
+    ]
 
 
 def tell(gaps: Mapping[str, Difference]) -> str:
