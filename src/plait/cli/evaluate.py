@@ -106,6 +106,7 @@ def check_labelled(
         source = open_source(path, separator=file.separator, quoting=file.quoting)
         label = file.label or task.label
         wanted = label if isinstance(label, tuple) else (label,)
+        wanted = () if file.constant is not None else wanted
         if missing := [column for column in wanted if column not in source.names()]:
             raise UsageError(
                 f"{path} has no column {missing[0]!r}, so task {name!r} cannot be scored on "
