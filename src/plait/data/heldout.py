@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from plait.data.fingerprints import join_keys, text_keys
 from plait.data.folders import find_file
-from plait.data.split import Split
+from plait.data.split import Split, SplitName
 from plait.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from plait.config import FileConfig, RunConfig, TaskConfig
     from plait.data.fingerprints import Hashes
-    from plait.data.split import SplitName
     from plait.data.store import Dataset
+
+HELD_OUT: tuple[SplitName, ...] = ("dev", "test")
 
 CHUNK = 1 << 14
 """Rows of a data set that are looked up at once."""
@@ -110,9 +111,9 @@ def find_held_out(config: RunConfig, root: Path | None) -> HeldOut:
         if fold and task.train:
             # Read as training reads it, so that the same rows are drawn and dealt.
             policy = task.bad_rows or config.data.bad_rows
-            given = (name, task, "dev", root, policy, config.seed, True, config.data.hint, fold)
-            splits.append(Split(*given))
-        for split in ("dev", "test"):
+            hint, seed = config.data.hint, config.seed
+            splits.append(Split(name, task, "dev", root, policy, seed, True, hint, fold))
+        for split in HELD_OUT:
             for file in getattr(task, split):
                 try:
                     find_file(file.path, root)

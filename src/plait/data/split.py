@@ -211,7 +211,7 @@ class Split:
             (name, part, self._generator(f"augment {i}"))
             for i, (name, part) in enumerate(self.augmentations)
         ]
-        extending = [each for each in parts if isinstance(each[1], SetAugmentation)]
+        extends = any(isinstance(part, SetAugmentation) for _, part, _ in parts)
         every: list[Rows] = []
         for index, (file, chosen) in enumerate(zip(self.files, self._choose(), strict=True)):
             reader, done = self._read(file), 0
@@ -227,7 +227,7 @@ class Split:
                 rows = self._drop(dealt) if file.drops else dealt
                 num_held_out += len(dealt) - len(rows)
                 num_rows += len(rows)
-                if extending:
+                if extends:
                     every.append(rows)
                 yield rows
                 for name, part, generator in parts:
@@ -247,8 +247,9 @@ class Split:
         if num_rows == 0:
             told = "; ".join(f"{r}: {r.first}" if r.first else str(r) for r in self.reports)
             raise DataError(f"task {self.task_name!r} has no {self.split} rows to use ({told})")
-        for name, part, generator in extending:
-            yield from self._extend(every, name, part, generator)
+        for name, part, generator in parts:
+            if isinstance(part, SetAugmentation):
+                yield from self._extend(every, name, part, generator)
 
     def _drop(self, rows: Rows) -> Rows:
         """Leave out the rows that dev or test has."""
