@@ -159,6 +159,16 @@ def _data(config: RunConfig, info: Mapping[str, Any]) -> list[Sequence[str]]:
     if config.data.folds:
         part = f"part {config.data.fold} of {config.data.folds} of the training rows"
         lines.append(f"Here dev is {part}, and the dev files were left unread.")
+    for found in (counts.get("train", {}), counts.get("texts", {})):
+        for name, facts in found.items():
+            if rows_out := facts.get("held_out_rows"):
+                lines.append(
+                    f"Of {name}, {rows_out:,} training rows that dev or test has are left out."
+                )
+            if texts_out := facts.get("held_out_texts"):
+                told = f"{texts_out:,} texts that dev or test has are left out of pre-training"
+                lines.append(f"Of {name}, {told}.")
+            lines += [f"To {name}: {made}." for made in facts.get("made", ())]
     return [["## Data"], _table(["of", "split", "files", "rows", "licence"], rows), lines]
 
 

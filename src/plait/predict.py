@@ -14,7 +14,7 @@ import torch
 
 from plait.answers.stream import answer_file, refuse_abstaining
 from plait.calibration import apply_temperature, read_temperatures
-from plait.data import Collator, Dataset, Tokenizer
+from plait.data import Collator, Dataset, Tokenizer, find_implied
 from plait.errors import RunError, UsageError, suggest
 from plait.evaluate import Scorer, Scores, Task, choose_batch_size, score_answers
 from plait.model.encoder import build_encoder
@@ -213,6 +213,43 @@ class Answerer(ABC):
     def score(self, datasets: Mapping[str, Dataset]) -> Scores:
         """Score every task's data set."""
         return score_answers(self.tasks, datasets, self.answer)
+
+    def find_rest(
+        self,
+        datasets: Mapping[str, Dataset],
+        *,
+        data: str | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """Return the rows that do not follow from training pairs, by task of pairs, yes or no.
+
+        A pair follows if its texts are linked by training pairs labelled 1, over any number of
+        steps; so does a training pair itself.
+        """
+        specs = {name: self.tasks[name].spec for name in datasets}
+        pairs = [name for name, s in specs.items() if s.is_pair and s.kind == "binary"]
+        if not pairs:
+            raise UsageError(f"no task of {self.folder} asks of pairs whether they are the same")
+        train = self.load_split("train", data=data, tasks=pairs, progress=progress)
+        rest = {}
+        for name in train:
+            rows = np.flatnonzero(~find_implied(train[name], datasets[name]))
+            if not len(rows):
+                raise UsageError(f"task {name!r}: every pair follows from training pairs")
+            rest[name] = torch.from_numpy(rows)
+        return rest
+
+    def score_with_rest(
+        self, datasets: Mapping[str, Dataset], rest: Mapping[str, torch.Tensor]
+    ) -> tuple[Scores, Scores]:
+        """Score every task's data set, and once more on some rows alone, from the same answers."""
+        answers = {name: self.answer(name, dataset) for name, dataset in datasets.items()}
+
+        def answer(task: str, _: Dataset, rows: torch.Tensor | None) -> Floats:
+            return answers[task] if rows is None else answers[task][rows.numpy()]
+
+        whole = score_answers(self.tasks, datasets, answer)
+        return whole, score_answers(self.tasks, datasets, answer, rest)
 
     def evaluate(
         self,

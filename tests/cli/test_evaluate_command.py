@@ -83,3 +83,43 @@ def test_long_labels_are_cut_and_many_classes_are_not_crossed():
     many = table(tuple(f"class {i}" for i in range(30)))
     assert {len(row) for row in many} == {5}
     assert len(many) == 31
+
+
+def test_pairs_that_follow_from_training_are_left_out(plait, trained, tiny_recipe):
+    """a-b, b-c in train: dev's a-c follows and its own a-b is there; two others do not follow."""
+    folder = tiny_recipe("other").parent
+    head = (folder / "same-train.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert head == "id,a,b,label"
+    train = ["1,red,blue,1", "2,Blue!,green,1", "3,tree,house,0"]
+    dev = ["1,green,red,1", "2,red,blue,0", "3,red,tree,0", "4,tree,house,1"]
+    for name, rows in (("train", train), ("dev", dev)):
+        text = "\n".join([head, *rows, ""])
+        (folder / f"same-{name}.csv").write_text(text, encoding="utf-8")
+    args = ("evaluate", trained, "--data", folder, "--without-implied")
+    done = plait(*args, "--json")
+    assert (done.code, done.err) == (0, "")
+    values = json.loads(done.out)
+    rest = values["without_implied"]
+    assert rest["left_out"] == {"same": 2}
+    assert values["tasks"]["same"]["num_examples"] == 4
+    assert rest["tasks"]["same"]["num_examples"] == 2
+    assert rest["tasks"]["mood"] == values["tasks"]["mood"]
+    dataset = Predictor.load(trained).load_split("dev", data=str(folder), tasks=["same"])["same"]
+    answers = Predictor.load(trained).answer("same", dataset)[2:]
+    right = float((answers.argmax(axis=1) == [0, 1]).mean())
+    assert rest["tasks"]["same"]["metrics"]["accuracy"] == right
+    shown = plait(*args).out
+    assert "without pairs that follow from training pairs" in shown
+    (folder / "same-dev.csv").write_text("\n".join([head, *dev[:2], ""]), encoding="utf-8")
+    assert "task 'same': every pair follows from training pairs" in plait(*args).complaint()
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--split", "train"], "leaves no training pair; score dev or test with it"),
+        (["--task", "mood"], "asks of pairs whether they are the same"),
+    ],
+)
+def test_nothing_to_leave_out(plait, trained, args, told):
+    assert told in plait("evaluate", trained, "--without-implied", *args).complaint()

@@ -55,6 +55,8 @@ WORTH_TRYING: dict[tuple[str, str], list[dict[str, Any]]] = {
     ],
     ("adapter", "pal"): [{"size": 6, "heads": 3, "dropout": 0.0}],
     ("augmentation", "gender-swap"): [{"share": 0.5}, {"pairs": [["he", "they"], ["a", "the"]]}],
+    ("augmentation", "other-order"): [{"share": 0.5}],
+    ("augmentation", "closure"): [{"per_group": 1}, {"most": 2, "negatives": True, "largest": 9}],
     ("aggregator", "gradvac"): [{"beta": 0.5}],
     ("aggregator", "cagrad"): [{"c": 0.0}, {"c": 0.9}],
     ("aggregator", "nash-mtl"): [{"max_norm": 0.0}, {"every": 3}],

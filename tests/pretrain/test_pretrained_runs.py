@@ -171,7 +171,8 @@ def test_only_positives_become_pairs(recipe):
     parts = build(config)
     data = load_data(config, parts.tokenizer, "train")
     stage = build_stage(parts, 0, data)
-    same, near = (data[name].labels for name in ("same", "near"))
+    seen = {name: ~d.held_out().any(axis=1) for name, d in data.items()}  # dev has the others
+    same, near = (data[name].labels[seen[name]] for name in ("same", "near"))
     assert stage.streams["simcse-pairs"].num_examples == int(
         (same == 1).sum() + (near >= 2.5).sum()
     )
@@ -192,8 +193,9 @@ def test_texts_are_taken_once_and_cut(recipe):
     every = {
         tuple(column.ids[a:b].tolist())
         for dataset in data.values()
-        for column in dataset.tokens
-        for a, b in zip(column.offsets[:-1], column.offsets[1:], strict=True)
+        for column, held in zip(dataset.tokens, dataset.held_out().T, strict=True)
+        for a, b, is_held in zip(column.offsets[:-1], column.offsets[1:], held, strict=True)
+        if not is_held
     }
     stream = stage.streams["simcse"]
     assert stream.num_examples == len(every)
@@ -300,3 +302,25 @@ def test_texts_are_read_where_a_stage_names_them(recipe, nli):
         config = read_recipe(recipe, [*nli, *BEFORE["mlm"], *settings])
         parts = build(config)
         assert set(load_named_texts(config, parts.tokenizer)) == expected
+
+
+@pytest.mark.parametrize("kind", ["mlm", "simcse", "simcse-pairs"])
+def test_texts_of_dev_and_test_never_enter(recipe, kind):
+    """Every text that goes in is a training text that no dev file has, however it is spelled."""
+    config = read_recipe(recipe, ["stages=['b']", f"stage.b.kind='{kind}'", "encoder.dropout=0.1"])
+    parts = build(config)
+    data = load_data(config, parts.tokenizer, "train")
+    dev = load_data(config, parts.tokenizer, "dev")
+    forbidden = {text.lower() for d in dev.values() for row in d.texts() for text in row}
+    train = {text for d in data.values() for row in d.texts() for text in row}
+    kept = {text for text in train if text.lower() not in forbidden}
+    assert kept != train
+    assert kept
+    stage = build_stage(parts, 0, data)
+    (stream,) = stage.streams.values()
+    if kind != "simcse-pairs":
+        assert stream.num_examples == len(kept)
+        return
+    rows = zip(data["same"].texts(), data["same"].labels.tolist(), strict=True)
+    pairs = [row for row, label in rows if label == 1 and set(row) <= kept]
+    assert stream.num_examples == len(pairs)

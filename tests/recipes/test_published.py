@@ -327,12 +327,13 @@ def _write(path: Path, columns: tuple[str, ...], rows: list[tuple[object, ...]])
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small files in the course's format, and the two that system C adds."""
+    """Small files in the course's format, the two that system C adds, and those of best/data."""
     folder = tmp_path_factory.mktemp("course")
     draw = random.Random(1)
 
     def say() -> str:
-        return f" the {draw.choice(THINGS)} was {draw.choice(WORDS)} ."
+        # Numbered, since what dev has is left out of pre-training.
+        return f" the {draw.choice(THINGS)} {draw.randrange(9999)} was {draw.choice(WORDS)} ."
 
     def some(count: int, texts: int, labels: tuple[object, ...]) -> list[tuple[object, ...]]:
         return [(*(say() for _ in range(texts)), labels[i % len(labels)]) for i in range(count)]
@@ -351,6 +352,15 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ("entailment", "neutral", "contradiction")
     pairs = [f"{say()}\t{say()}\t{words[i % 3]}" for i in range(9)]
     (folder / "nli-pairs.tsv").write_text("\n".join(["premise\thypothesis\tlabel", *pairs, ""]))
+    phrases = [f"{say()}\t{i % 5}" for i in range(10)]
+    (folder / "sst-phrases.tsv").write_text("\n".join(["phrase\tlabel", *phrases, ""]))
+    for name, columns in (
+        ("quora-duplicates.tsv", "sentence1\tsentence2\tany"),
+        ("sts12-16.tsv", "sentence1\tsentence2\tsimilarity"),
+        ("sick.tsv", "sentence_A\tsentence_B\trelatedness"),
+    ):
+        scored = [f"{say()}\t{say()}\t{1 + i / 2}" for i in range(9)]
+        (folder / name).write_text("\n".join([columns, *scored, ""]))
     return folder
 
 
@@ -358,6 +368,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
 FIRST = {
     "course",
     "minbert/cfimdb-last-layer",
+    "best/data",
     "a/baseline",
     "a/round-robin-full",
     "a/simcse-new-heads",

@@ -142,7 +142,7 @@ def test_a_task_without_texts_for_it_is_not_pre_trained(tiny_recipe):
 def test_texts_of_no_task_are_there_in_full(tiny_recipe):
     recipe = tiny_recipe()
     kind = "stage.words={kind={name='mlm', texts=['more']}, tasks=['mood']}"
-    more = "texts.more={files='same-dev.csv', text=['a', 'b']}"
+    more = "texts.more={files='same-train.csv', text=['a', 'b']}"
     config = read_recipe(recipe, [WORDS[0], kind, more])
     amounts = read_all(config)
     only = read_recipe(recipe, [WORDS[0], kind, more, "stage.words.kind.from_tasks=false"])

@@ -22,7 +22,7 @@ KINDS = [
     "'simcse-pairs'",
     "{name='simcse-pairs', threshold=0.5, texts=['more']}",
 ]
-MORE = "texts.more={files='same-dev.csv', text=['a', 'b']}"
+MORE = "texts.more={files='same-train.csv', text=['a', 'b']}"
 
 
 class Stages(Listener):

@@ -70,7 +70,8 @@ def check_overlap(first: SplitRows, second: SplitRows) -> Iterator[Finding]:
         "warning",
         f"{num_rows(len(shared))} ({share:.1%}) {'is' if len(shared) == 1 else 'are'} in "
         f"{first.split} as well, so {second.split} scores are flattered",
-        f"take them out of {first.split}",
+        f"take them out of {first.split}"
+        + (", or set data.drop_overlap" if first.split == "train" else ""),
         shared,
         details,
     )

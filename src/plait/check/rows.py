@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait.check.findings import Finding, Place, num_rows
-from plait.data import find_file, find_root, open_source
+from plait.data import find_file, find_held_out, find_root, open_source
 from plait.data.fingerprints import fingerprint
 from plait.data.split import Split
 from plait.errors import UsageError
@@ -101,6 +101,7 @@ def read_splits(
     """Read every split of every task; what cannot be read becomes a finding."""
     root = find_root(config.data, data)
     fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
+    held_out = find_held_out(config, root)
     for name, task in config.tasks.items():
         for split in SPLITS:
             source: SplitName = "train" if fold and split == "dev" else split
@@ -116,7 +117,17 @@ def read_splits(
                 )
                 labelled = split != "test" or _has_labels(task, root, config.data.hint)
                 reading = Split(
-                    name, bare, split, root, "skip", config.seed, labelled, config.data.hint, fold
+                    name,
+                    bare,
+                    split,
+                    root,
+                    "skip",
+                    config.seed,
+                    labelled,
+                    config.data.hint,
+                    fold,
+                    config.data.drop_overlap,
+                    held_out,
                 )
                 reading.bad_rows = "skip" if labelled else "error"
                 yield from _read(reading, config, progress)
@@ -152,6 +163,8 @@ def _has_labels(task: TaskConfig, root: Any, hint: str) -> bool:
     for file in task.test:
         path = find_file(file.path, root, hint)
         source = open_source(path, separator=file.separator, quoting=file.quoting)
+        if file.constant is not None:
+            continue
         label = file.label or task.label
         wanted = (label,) if isinstance(label, str) else label or ()
         if not wanted or not set(wanted) <= set(source.names()):
@@ -167,8 +180,7 @@ def _read(
     what = f"{reading.task_name} {reading.split}"
     told = None if progress is None else lambda _, done, total: progress(what, done, total)
     for rows in reading.rows(told):
-        # A file's report comes when it is through, so their number says which file this is.
-        files.append(np.full(len(rows), len(reading.reports)))
+        files.append(np.full(len(rows), rows.file))
         numbers.append(np.array(rows.ids.to_pylist(), np.int64))
         texts += zip(*(column.to_pylist() for column in rows.texts), strict=True)
         prints.append(fingerprint(rows.texts))
@@ -196,6 +208,16 @@ def _read(
 
 def _bad_rows(reading: Split, found: SplitRows, policy: str) -> Iterator[Finding]:
     """Tell of rows that fail a check of plait.data's: they stop training, or are skipped."""
+    for report in found.reports:
+        if report.held_out:
+            yield Finding(
+                "overlap",
+                "note",
+                found.task,
+                found.split,
+                f"{num_rows(report.held_out)} of {report.name}, which dev or test has, left out",
+                "drop_overlap says so",
+            )
     for index, report in enumerate(found.reports):
         if not report.skipped:
             continue

@@ -10,6 +10,8 @@ import typer
 from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from plait.cli.display import Display
     from plait.evaluate import Scores, TaskScores
     from plait.predict import Answerer
@@ -43,6 +45,13 @@ def evaluate(
         list[str] | None,
         typer.Option("--task", metavar="TASK", help="Only this task; may be repeated."),
     ] = None,
+    without_implied: Annotated[
+        bool,
+        typer.Option(
+            "--without-implied",
+            help="Score pairs also without those that follow from training pairs.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "run",
@@ -52,21 +61,35 @@ def evaluate(
     Classes get accuracy, macro precision, recall and F1, and who was taken for whom; labels get
     micro and macro F1, and each label's; scores get Pearson and Spearman. With --data, files of
     the same names in another folder are scored instead.
+
+    With --without-implied, yes-or-no pairs are scored a second time without those whose texts
+    training pairs labelled yes link, over any number of steps: what is left must be understood.
     """
     from plait.cli.display import Display
+    from plait.errors import UsageError
 
+    if without_implied and split == "train":
+        raise UsageError("--without-implied leaves no training pair; score dev or test with it")
+    rest: dict[str, Tensor] = {}
     with Display() as display:
         predictor = load_watched(run, device, display, precision=precision)
         check_labelled(predictor, split, data, task)
         datasets = predictor.load_split(split, data=data, tasks=task, progress=display.reading)
-        scores = predictor.score(datasets)
+        if without_implied:
+            rest = predictor.find_rest(datasets, data=data, progress=display.reading)
+        scores, without = predictor.score_with_rest(datasets, rest)
+    left_out = {name: len(datasets[name]) - len(rows) for name, rows in rest.items()}
     if as_json:
         import json
 
         values = {"run": str(run), "split": split, **scores.to_json()}
+        if without_implied:
+            values["without_implied"] = {"left_out": left_out, **without.to_json()}
         typer.echo(json.dumps(values, indent=1, allow_nan=False))
         return
     show_scores(scores, split)
+    if without_implied:
+        _show_rest(scores, without, left_out, predictor)
 
 
 def load_watched(
@@ -106,6 +129,7 @@ def check_labelled(
         source = open_source(path, separator=file.separator, quoting=file.quoting)
         label = file.label or task.label
         wanted = label if isinstance(label, tuple) else (label,)
+        wanted = () if file.constant is not None else wanted
         if missing := [column for column in wanted if column not in source.names()]:
             raise UsageError(
                 f"{path} has no column {missing[0]!r}, so task {name!r} cannot be scored on "
@@ -129,6 +153,24 @@ def show_scores(scores: Scores, split: str) -> None:
         f"overall {figure(summary['overall'])}, mean {figure(summary['mean'])}, "
         f"sum {summary['sum']:.3f}"
     )
+
+
+def _show_rest(
+    scores: Scores, without: Scores, left_out: dict[str, int], predictor: Answerer
+) -> None:
+    """Print the figures of pairs with and without those that follow from training."""
+    from plait.cli.display import figure, make_console, print_table
+
+    console = make_console()
+    console.print("\nwithout pairs that follow from training pairs", style="bold")
+    rows = [["task", "rows", "left out", "figure", "of all", "of the rest"]]
+    for name, count in left_out.items():
+        total = scores.tasks[name].num_examples
+        figures = (figure(s.primary[name]) for s in (scores, without))
+        rows.append([name, f"{total:,}", f"{count:,}", predictor.tasks[name].metric, *figures])
+    print_table(console, rows)
+    summary = without.summary
+    console.print(f"overall {figure(summary['overall'])} with the rest for all")
 
 
 def _class_rows(task: TaskScores) -> list[list[str]]:

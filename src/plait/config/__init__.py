@@ -24,6 +24,7 @@ from plait.config.saving import differences, flatten, list_settings, to_toml
 from plait.config.sections import (
     BadRows,
     DataConfig,
+    DropOverlap,
     EarlyStopping,
     EncoderConfig,
     FileConfig,
@@ -43,6 +44,7 @@ __all__ = [
     "PROFILES",
     "BadRows",
     "DataConfig",
+    "DropOverlap",
     "EarlyStopping",
     "EncoderConfig",
     "EnsembleConfig",

@@ -12,6 +12,7 @@ from plait.errors import suggest
 from plait.types import TaskSpec, Truncate
 
 BadRows = Literal["error", "skip"]
+DropOverlap = bool | Literal["added"]
 
 
 def _as_table(value: object) -> object:
@@ -68,11 +69,28 @@ class FileConfig(Section):
     """Column separator; tab where the header line has one, else comma."""
     quoting: bool = True
     """Whether double quotes enclose a field (RFC 4180)."""
+    constant: float | str | None = None
+    """The label of every row, as it would be written, where the file has no column for it."""
+    scale: tuple[float, float] | None = None
+    """Lowest and highest score of this file, where they are not the task's: its scores are
+    stretched onto the task's range."""
+    drop_overlap: bool | None = None
+    """As the task's, for this file alone."""
 
     @model_validator(mode="before")
     @classmethod
     def _from_path(cls, value: object) -> object:
         return {"path": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_labels(self) -> FileConfig:
+        if self.constant is not None and (self.label is not None or self.scale is not None):
+            other = "label" if self.label is not None else "scale"
+            raise ValueError(f"{self.path}: give constant or {other}, not both")
+        if self.scale is not None and self.scale[0] >= self.scale[1]:
+            low, high = self.scale
+            raise ValueError(f"{self.path}: scale runs from {low} to {high}: nothing between")
+        return self
 
 
 Files = Annotated[tuple[FileConfig, ...], BeforeValidator(_as_tuple)]
@@ -113,7 +131,9 @@ class TaskConfig(Section, TaskSpec):
     touch_encoder: bool = True
     """Whether the task trains the shared encoder; if not, its head and adapter alone."""
     augment: Annotated[tuple[Part, ...], BeforeValidator(_as_tuple)] = ()
-    """What adds changed copies of its training rows to them."""
+    """What adds rows made of its training rows to them: changed copies, pairs that follow."""
+    drop_overlap: DropOverlap | None = None
+    """Which training rows to leave out if dev or test has them; [data].drop_overlap unless set."""
     weight: float = Field(default=1.0, ge=0)
     """The task's loss is multiplied by this."""
     metric: str | None = None
@@ -150,6 +170,9 @@ class TaskConfig(Section, TaskSpec):
                 raise ValueError(
                     f"label names {len(self.label)} columns for {len(self.labels)} labels"
                 )
+        scaled = [file.path for file in (*self.train, *self.dev, *self.test) if file.scale]
+        if scaled and self.kind != "score":
+            raise ValueError(f"{scaled[0]} has a scale, which is for kind = 'score'")
         return self
 
 
@@ -163,6 +186,9 @@ class DataConfig(Section):
     """What to download or point at; shown when a file is not there."""
     bad_rows: BadRows = "error"
     """Stop at a row that fails a check, naming its line, or skip it and say so."""
+    drop_overlap: DropOverlap = False
+    """Leave out training rows that a dev or test file of any task has: none of them, those of files
+    beyond a task's first ("added"), or all (true)."""
     folds: int | None = Field(default=None, ge=2)
     """Deal the training rows into this many parts and let one stand for dev, whose own files are
     left unread; dev is dev unless set."""

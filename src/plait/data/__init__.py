@@ -1,17 +1,20 @@
 """Data files become checked, tokenised datasets, and those become batches."""
 
-from plait.data.augmentations import AUGMENTATIONS, Augmentation
+from plait.data.augmentations import AUGMENTATIONS, Augmentation, Made, SetAugmentation
 from plait.data.batches import collate, iterate, text_lengths, uncut_lengths
 from plait.data.buckets import Buckets
+from plait.data.closure import Closure
 from plait.data.collator import Collator, LaidOut, Rows
 from plait.data.files import open_source
 from plait.data.fingerprints import Shared, shared_examples
 from plait.data.folders import cache_root, find_file, find_root, sample_root
+from plait.data.groups import find_implied
+from plait.data.heldout import HeldOut, find_held_out
 from plait.data.parcels import Parcel
 from plait.data.records import RecordFile, Records, Survey, text_schema
 from plait.data.rows import FileReport
 from plait.data.source import Columns
-from plait.data.split import Place, Progress, SplitName
+from plait.data.split import Extension, Place, Progress, SplitName, build_augmentation
 from plait.data.store import Dataset, Ragged, load_split, load_texts
 from plait.data.swaps import Swapper
 from plait.data.tokens import Layout, Tokenizer
@@ -20,12 +23,16 @@ __all__ = [
     "AUGMENTATIONS",
     "Augmentation",
     "Buckets",
+    "Closure",
     "Collator",
     "Columns",
     "Dataset",
+    "Extension",
     "FileReport",
+    "HeldOut",
     "LaidOut",
     "Layout",
+    "Made",
     "Parcel",
     "Place",
     "Progress",
@@ -33,14 +40,18 @@ __all__ = [
     "RecordFile",
     "Records",
     "Rows",
+    "SetAugmentation",
     "Shared",
     "SplitName",
     "Survey",
     "Swapper",
     "Tokenizer",
+    "build_augmentation",
     "cache_root",
     "collate",
     "find_file",
+    "find_held_out",
+    "find_implied",
     "find_root",
     "iterate",
     "load_split",

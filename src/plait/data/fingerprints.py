@@ -40,10 +40,19 @@ class Shared:
 
 def fingerprint(texts: Sequence[Any]) -> Hashes:
     """Return one fingerprint per row of one or two pyarrow string arrays."""
-    # a sum does not mind the order of a pair
-    total = np.zeros(len(texts[0]), np.uint64)
-    for text in texts:
-        total += _mix(_hash(_normalise(text)))
+    return join_keys(*map(text_keys, texts))
+
+
+def text_keys(text: Any) -> Hashes:
+    """Return one key per string of a pyarrow array: equal for texts that count as the same."""
+    return _mix(_hash(_normalise(text)))
+
+
+def join_keys(*keys: Hashes) -> Hashes:
+    """Return the fingerprints of rows whose texts have these keys, column by column."""
+    total = np.zeros(len(keys[0]), np.uint64)
+    for column in keys:
+        total += column  # a sum does not mind the order of a pair
     return _mix(total)
 
 

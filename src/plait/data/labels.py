@@ -109,6 +109,26 @@ def _is_number(text: str) -> bool:
         return False
 
 
+class ScaledReader(LabelReader):
+    """A score on a scale of the file's own becomes one in the task's range.
+
+    What `label_map` names is taken as it says.
+    """
+
+    def __init__(self, spec: TaskSpec, label_map: Mapping[str, float], scale: tuple[float, float]):
+        super().__init__(spec, label_map)
+        self.scale = scale
+
+    def _read_number(self, text: str) -> float:
+        value = super()._read_number(text)
+        (first, last), (low, high) = self.scale, self.spec.range
+        if not first <= value <= last:
+            sentence = f"label {text[:40]!r} is outside the scale {first:g} to {last:g}"
+            raise LabelError("label out of range", sentence)
+        # Rounding must not carry it over the edge.
+        return min(high, max(low, low + (value - first) / (last - first) * (high - low)))
+
+
 class LabelSetReader(LabelReader):
     """Labels with a sign between them, or a list of them, become 0 or 1 for each label.
 
@@ -135,9 +155,14 @@ class LabelSetReader(LabelReader):
 
 
 def build_reader(
-    task: TaskConfig, columns: tuple[str, ...], label_map: Mapping[str, float]
+    task: TaskConfig,
+    columns: tuple[str, ...],
+    label_map: Mapping[str, float],
+    scale: tuple[float, float] | None = None,
 ) -> LabelReader:
     """Make what reads a task's labels out of one column, or of one for each label."""
+    if scale is not None:
+        return ScaledReader(task, label_map, scale)
     if task.kind != "labels":
         return LabelReader(task, label_map)
     if len(columns) > 1:

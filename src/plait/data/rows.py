@@ -19,7 +19,7 @@ from plait.data.source import BadRow, Chunk, Columns, Source, plain_text, writte
 from plait.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -48,6 +48,8 @@ class Rows:
     """Each row's number in its file, as the file's source counts."""
     whole: Any = None
     """The rows as they stand in the file, where asked for."""
+    file: int = 0
+    """Which of the files of its split, where there are several."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -58,7 +60,20 @@ class Rows:
         labels = None if self.labels is None else self.labels[rows]
         whole = None if self.whole is None else self.whole.take(rows)
         ids, numbers = self.ids.take(rows), self.numbers[rows]
-        return Rows(texts, labels, ids, self.position, numbers, whole)
+        return Rows(texts, labels, ids, self.position, numbers, whole, self.file)
+
+
+def join_rows(chunks: Sequence[Rows]) -> Rows:
+    """Put rows end to end, of whichever file they are."""
+    texts = zip(*(rows.texts for rows in chunks), strict=True)
+    labels = [rows.labels for rows in chunks if rows.labels is not None]
+    return Rows(
+        tuple(pa.concat_arrays(column) for column in texts),
+        np.concatenate(labels) if labels else None,
+        pa.concat_arrays([rows.ids for rows in chunks]),
+        chunks[-1].position,
+        np.concatenate([rows.numbers for rows in chunks]),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +91,13 @@ class FileReport:
     """What is wrong with the very first of them."""
     added: dict[str, int] = field(default_factory=dict)
     """Rows added to them, by augmentation."""
+    held_out: int = 0
+    """Rows left out because dev or test has them, added ones among them."""
 
     def __str__(self) -> str:
         total = sum(self.skipped.values())
         more = "".join(f", {n:,} more by {name}" for name, n in self.added.items())
+        more += f", {self.held_out:,} left out, which dev or test has" if self.held_out else ""
         if not total:
             return f"{self.name}: {self.rows:,} rows{more}"
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
@@ -99,9 +117,12 @@ class RowReader:
         bad_rows: BadRows,
         *,
         keep_empty: bool = False,
+        constant: str | None = None,
     ):
+        """`constant` is every row's label, as written, where no column holds it."""
         self.source, self.columns, self.labels = source, columns, labels
         self.bad_rows, self.keep_empty = bad_rows, keep_empty
+        self.constant = None if labels is None or constant is None else labels.read(constant)
         self._rows = 0
         self._skipped: Counter[str] = Counter()
         self._first: list[BadRow] = []
@@ -157,7 +178,9 @@ class RowReader:
             )
             texts.append(pc.utf8_trim(text, characters=WHITESPACE))
         values = None
-        if self.labels is not None:
+        if self.constant is not None:
+            values = np.repeat(np.asarray(self.constant)[None], len(chunk.numbers), axis=0)
+        elif self.labels is not None:
             names = self.columns.labels
             found_labels = [
                 self._read_labels(array, f"column {name!r}: " if len(names) > 1 else "", complain)

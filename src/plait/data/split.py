@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from plait.data.augmentations import AUGMENTATIONS, add_rows
+from plait.data.augmentations import AUGMENTATIONS, Augmentation, SetAugmentation, add_rows
 from plait.data.files import open_source
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import find_file
-from plait.data.labels import build_reader
-from plait.data.rows import FileReport, RowReader, Rows
-from plait.data.source import Columns
+from plait.data.labels import LabelError, build_reader
+from plait.data.rows import FileReport, RowReader, Rows, join_rows
+from plait.data.source import Columns, plain_text
 from plait.errors import DataError, RecipeError
 from plait.types import TaskSpec
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from plait.config import BadRows, FileConfig, TaskConfig
+    from plait.config import BadRows, DropOverlap, FileConfig, TaskConfig
+    from plait.data.heldout import HeldOut
 
 Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes done and bytes in all."""
@@ -35,6 +36,9 @@ SplitName = Literal["train", "dev", "test"]
 
 NOT_ROWS = {"inputs", "text", "threshold"}
 """Settings of a task that its rows do not depend on."""
+
+_LATER = {"constant", "scale"}
+"""Settings of a file that came later: where unset, entries made before keep their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,24 @@ class _File:
     path: Path
     columns: Columns
     label_map: dict[str, float]
+    drops: bool = False
+    """Whether rows of it that dev or test has are left out."""
+    drops_added: bool = False
+    """Whether such rows are that an augmentation makes of its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What became of an augmentation that looks at all rows at once."""
+
+    name: str
+    added: int
+    counts: dict[str, int]
+    """What it found, and what it left out and why."""
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{n:,} {what}" for what, n in self.counts.items() if n)
+        return f"{self.added:,} more by {self.name}" + (f" ({told})" if told else "")
 
 
 @dataclass
@@ -75,8 +97,14 @@ class Split:
     hint: str = ""
     fold: tuple[int, int] | None = None
     """(1, 5): of the training rows dealt into 5 parts, the first is dev, the others are train."""
+    drop_overlap: DropOverlap = False
+    """The recipe's, where the task says nothing."""
+    held_out: HeldOut | None = None
+    """What dev and test have; asked for by `drop_overlap` and by what makes new pairs."""
     reports: list[FileReport] = field(default_factory=list, init=False)
     """What became of each file's rows, once they have been read."""
+    extensions: list[Extension] = field(default_factory=list, init=False)
+    """What was added to all of them together."""
 
     def __post_init__(self) -> None:
         self.bad_rows = (self.task.bad_rows or self.bad_rows) if self.labelled else "error"
@@ -86,16 +114,25 @@ class Split:
         configs: tuple[FileConfig, ...] = getattr(self.task, self.source)
         if not configs:
             raise RecipeError(f"task {self.task_name!r} has no {self.split} files")
-        self.files = [self._resolve(config) for config in configs]
+        self.files = [self._resolve(config, i > 0) for i, config in enumerate(configs)]
         where = f"tasks.{self.task_name}.augment"
         # Whoever reads a split without its labels wants its rows back, and no others.
         tables = self.task.augment if self.split == "train" and self.labelled else ()
         self.augmentations = [
-            (table["name"], AUGMENTATIONS.build(table, f"{where}.{i}"))
+            (table["name"], build_augmentation(table, self.task, f"{where}.{i}"))
             for i, table in enumerate(tables)
         ]
+        if self._leans_on_others and self.held_out is None:
+            raise ValueError(f"task {self.task_name!r}: what dev and test have must be given")
 
-    def _resolve(self, config: FileConfig) -> _File:
+    @property
+    def _leans_on_others(self) -> bool:
+        """Whether the rows depend on those of dev and test."""
+        sets = (isinstance(part, SetAugmentation) for _, part in self.augmentations)
+        drops = (file.drops or (file.drops_added and self.augmentations) for file in self.files)
+        return any(sets) or any(drops)
+
+    def _resolve(self, config: FileConfig, is_added: bool) -> _File:
         task, where = self.task, f"tasks.{self.task_name}"
         path = find_file(config.path, self.root, self.hint)
         text = config.text or task.text
@@ -107,12 +144,17 @@ class Split:
         name = task.id if config.id is None else config.id
         columns = Columns(text, self._label_columns(config), name or None)
         label_map = task.label_map if config.label_map is None else config.label_map
-        return _File(config, path, columns, label_map)
+        mode: DropOverlap = False
+        if self.split == "train" and self.labelled:
+            said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
+            mode = next(value for value in said if value is not None)
+        drops = mode is True or (mode == "added" and is_added)
+        return _File(config, path, columns, label_map, drops, bool(mode))
 
     def _label_columns(self, config: FileConfig) -> tuple[str, ...]:
         task, where = self.task, f"tasks.{self.task_name}"
         label = config.label or task.label
-        if not self.labelled:
+        if not self.labelled or config.constant is not None:
             return ()
         if label is None:
             raise RecipeError(f"{where}.label must name the column of the label")
@@ -131,8 +173,9 @@ class Split:
         described: dict[str, Any] = {
             "files": [
                 {"content": _hash(file.path), "label_map": file.label_map, "id": file.columns.id}
-                | file.config.model_dump(exclude={"label_map", "id"})
+                | file.config.model_dump(exclude={"label_map", "id", *_LATER, "drop_overlap"})
                 | {"text": file.columns.text, "label": _as_written(file.columns.labels)}
+                | file.config.model_dump(include=_LATER, exclude_none=True)
                 for file in self.files
             ],
             "task": task.model_dump(include=set(TaskSpec.model_fields) - NOT_ROWS),
@@ -145,6 +188,10 @@ class Split:
         if self.augmentations:  # entries made without any keep their names
             parts = [(name, part.describe()) for name, part in self.augmentations]
             described["augment"] = [self.task_name, self.seed, parts]
+        if self._leans_on_others:
+            assert self.held_out is not None
+            described["held_out"] = self.held_out.key
+            described["drops"] = [[file.drops, file.drops_added] for file in self.files]
         if task.kind == "labels":
             described["separator"] = task.label_separator
         if self.fold:
@@ -152,35 +199,79 @@ class Split:
         return described
 
     def rows(self, progress: Progress | None = None) -> Iterator[Rows]:
-        """Read, check and draw the rows, a chunk at a time, in the order of the files."""
+        """Read, check and draw the rows, a chunk at a time, in the order of the files.
+
+        What augmentations make of a chunk follows it; what they make of all rows comes last.
+        """
         self.reports.clear()
+        self.extensions.clear()
         total = sum(file.path.stat().st_size for file in self.files)
         num_rows = before = 0
-        generators = [self._generator(f"augment {i}") for i in range(len(self.augmentations))]
-        for file, chosen in zip(self.files, self._choose(), strict=True):
+        parts = [
+            (name, part, self._generator(f"augment {i}"))
+            for i, (name, part) in enumerate(self.augmentations)
+        ]
+        extends = any(isinstance(part, SetAugmentation) for _, part, _ in parts)
+        every: list[Rows] = []
+        for index, (file, chosen) in enumerate(zip(self.files, self._choose(), strict=True)):
             reader, done = self._read(file), 0
             added: Counter[str] = Counter()
+            num_held_out = 0
             for rows in reader:
                 seen = len(rows)
                 if chosen is not None:
                     low, high = np.searchsorted(chosen, [done, done + seen])
                     rows = rows.take(chosen[low:high] - done)
                 done += seen
-                rows = self._deal(rows)
+                dealt = replace(self._deal(rows), file=index)
+                rows = self._drop(dealt) if file.drops else dealt
+                num_held_out += len(dealt) - len(rows)
                 num_rows += len(rows)
+                if extends:
+                    every.append(rows)
                 yield rows
-                for (name, part), generator in zip(self.augmentations, generators, strict=True):
-                    if (more := add_rows(rows, name, part, generator)) is not None:
+                for name, part, generator in parts:
+                    if not isinstance(part, Augmentation):
+                        continue
+                    if (made := add_rows(rows, name, part, generator)) is not None:
+                        more = self._drop(made) if file.drops_added else made
+                        num_held_out += len(made) - len(more)
                         added[name] += len(more)
                         num_rows += len(more)
                         yield more
                 if progress is not None:
                     progress(num_rows, before + rows.position, total)
             before += file.path.stat().st_size
-            self.reports.append(replace(reader.report(), added=dict(added)))
+            report = replace(reader.report(), added=dict(added), held_out=num_held_out)
+            self.reports.append(report)
         if num_rows == 0:
             told = "; ".join(f"{r}: {r.first}" if r.first else str(r) for r in self.reports)
             raise DataError(f"task {self.task_name!r} has no {self.split} rows to use ({told})")
+        for name, part, generator in parts:
+            if isinstance(part, SetAugmentation):
+                yield from self._extend(every, name, part, generator)
+
+    def _drop(self, rows: Rows) -> Rows:
+        """Leave out the rows that dev or test has."""
+        assert self.held_out is not None
+        held = self.held_out.has_rows(rows.texts)
+        return rows.take(np.flatnonzero(~held)) if held.any() else rows
+
+    def _extend(
+        self,
+        chunks: list[Rows],
+        name: str,
+        part: SetAugmentation,
+        generator: np.random.Generator,
+    ) -> Iterator[Rows]:
+        """Give the rows an augmentation makes of all rows, those of one file at a time."""
+        assert self.held_out is not None
+        every = join_rows(chunks)
+        files = np.repeat([rows.file for rows in chunks], [len(rows) for rows in chunks])
+        made = part(every, self.held_out, generator)
+        self.extensions.append(Extension(name, len(made), made.counts))
+        for file in np.unique(files[made.sources]).tolist():
+            yield made.rows(every, name, np.flatnonzero(files[made.sources] == file), file)
 
     def places(self, wanted: Sequence[int]) -> list[Place]:
         """Say where rows stand, each given by its number among all that `rows` yields.
@@ -192,7 +283,7 @@ class Split:
         done = 0
         for rows in self.rows():
             low, high = np.searchsorted(order, [done, done + len(rows)])
-            file = numbers.setdefault(len(self.reports), {})  # a file's report follows its rows
+            file = numbers.setdefault(rows.file, {})
             file.update((int(row), int(rows.numbers[row - done])) for row in order[low:high])
             done += len(rows)
         found: dict[int, Place] = {}
@@ -224,9 +315,21 @@ class Split:
         source = open_source(file.path, separator=config.separator, quoting=config.quoting)
         labels = None
         if self.labelled:
-            labels = build_reader(self.task, file.columns.labels, file.label_map)
+            labels = build_reader(self.task, file.columns.labels, file.label_map, config.scale)
         # Without labels every row is wanted back, an empty one too.
-        return RowReader(source, file.columns, labels, self.bad_rows, keep_empty=not self.labelled)
+        try:
+            return RowReader(
+                source,
+                file.columns,
+                labels,
+                self.bad_rows,
+                keep_empty=not self.labelled,
+                constant=plain_text(config.constant),
+            )
+        except LabelError as error:
+            raise RecipeError(
+                f"tasks.{self.task_name}: {config.path}: constant = {config.constant!r}: {error}"
+            ) from error
 
     # --- drawing ---------------------------------------------------------------------------
 
@@ -276,6 +379,18 @@ class Split:
     def _generator(self, salt: str) -> np.random.Generator:
         digest = hashlib.blake2b(f"{self.task_name}\0{self.source}\0{salt}".encode()).digest()
         return np.random.default_rng([self.seed, *np.frombuffer(digest[:16], np.uint32)])
+
+
+def build_augmentation(
+    table: dict[str, Any], task: TaskSpec, where: str
+) -> Augmentation | SetAugmentation:
+    """Make an augmentation of a task's rows; `where` is the recipe key, for the error."""
+    part = AUGMENTATIONS.build(table, where)
+    try:
+        part.check(task)
+    except ValueError as error:
+        raise RecipeError(f"{where}: {error}") from error
+    return part
 
 
 def _as_written(columns: tuple[str, ...]) -> str | tuple[str, ...] | None:

@@ -23,7 +23,7 @@ from plait.data.cache import FORMAT, Writer, load_or_build
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import cache_root
 from plait.data.rows import FileReport
-from plait.data.split import Place, Progress, Split, SplitName
+from plait.data.split import Extension, Place, Progress, Split, SplitName
 from plait.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
-    from plait.config import BadRows, TextsConfig
+    from plait.config import BadRows, DropOverlap, TextsConfig
+    from plait.data.heldout import HeldOut
     from plait.data.tokens import Tokenizer
     from plait.types import Truncate
 
@@ -92,9 +93,20 @@ class Dataset:
     """Names the contents: equal for equal files, options and tokenizer. Empty for texts by hand."""
     find_places: Callable[[Sequence[int]], list[Place]] = _find_none
     """Says where some rows stand in their files, by reading these again."""
+    extensions: tuple[Extension, ...] = ()
+    """What was added to the rows of all files together."""
+    find_held_out: Callable[[], npt.NDArray[np.bool_]] | None = None
+    """Says which texts a dev or test file of the recipe has, [rows, columns], by reading the files
+    again; None where nothing is held out."""
 
     def __len__(self) -> int:
         return len(self.tokens[0].lengths)
+
+    def held_out(self) -> npt.NDArray[np.bool_]:
+        """Say which texts no pre-training may see, since dev or test has them: [rows, columns]."""
+        if self.find_held_out is None:
+            return np.zeros((len(self), len(self.tokens)), bool)
+        return self.find_held_out()
 
     def to(self, device: torch.device | str) -> Dataset:
         """Return the same examples with tokens and labels on another device."""
@@ -113,6 +125,8 @@ class Dataset:
             report=(),
             key="",
             find_places=lambda some: self.find_places([rows[row] for row in some]),
+            extensions=(),
+            find_held_out=None,
         )
 
     def texts(self, rows: Sequence[int] | None = None) -> list[tuple[str, ...]]:
@@ -162,15 +176,30 @@ def load_split(
     labelled: bool = True,
     hint: str = "",
     fold: tuple[int, int] | None = None,
+    drop_overlap: DropOverlap = False,
+    held_out: HeldOut | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
     """Read, check and tokenise a split of a task, or map it from the cache.
 
     `labelled=False` reads texts and ids alone, whatever the files say of labels, and leaves no
     row out. `hint` is what to tell a user whose files are not there. With a `fold`, (1, 5) say,
-    dev is the first of the five parts of the training rows, and train the others.
+    dev is the first of the five parts of the training rows, and train the others. `drop_overlap`
+    is for tasks that do not say which training rows are left out because they are `held_out`.
     """
-    source = Split(task_name, task, split, root, bad_rows, seed, labelled, hint, fold)
+    source = Split(
+        task_name,
+        task,
+        split,
+        root,
+        bad_rows,
+        seed,
+        labelled,
+        hint,
+        fold,
+        drop_overlap,
+        held_out,
+    )
     limit = max_length - tokenizer.layout.num_single
     described = source.describe() | {
         "format": FORMAT,
@@ -218,6 +247,7 @@ def load_split(
         tuple(FileReport(**r | {"places": tuple(r["places"])}) for r in meta["report"]),
         key,
         find_places,
+        tuple(Extension(**made) for made in meta.get("extensions", ())),
     )
 
 
@@ -280,7 +310,10 @@ def _tokenise(
         writer.append("row_ids", np.frombuffer(b"".join(names), np.uint8))
         append_offsets("row_id", np.array([len(name) for name in names], np.int64))
         writer.append("fingerprints", fingerprint(rows.texts))
-    return {"report": [asdict(report) for report in source.reports]}
+    return {
+        "report": [asdict(report) for report in source.reports],
+        "extensions": [asdict(made) for made in source.extensions],
+    }
 
 
 class _Strings(Sequence[str]):

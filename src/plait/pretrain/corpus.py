@@ -1,4 +1,4 @@
-"""Tokenised datasets become one column of texts, without labels."""
+"""Tokenised datasets become one column of texts, without labels and without what is held out."""
 
 from __future__ import annotations
 
@@ -62,9 +62,13 @@ def without_doubles(
 
 
 def every_text(material: Material | Sources, from_tasks: bool) -> list[npt.NDArray[np.int32]]:
-    """Return the tokens of every text of every column, each text once."""
-    found = datasets(material, from_tasks)
-    return without_doubles(text_tokens(column) for data in found for column in data.tokens)
+    """Return the tokens of every text of every column, each once, but for those of dev and test."""
+    columns = []
+    for data in datasets(material, from_tasks):
+        for column, held in zip(data.tokens, data.held_out().T, strict=True):
+            every = zip(text_tokens(column), held.tolist(), strict=True)
+            columns.append([tokens for tokens, is_held in every if not is_held])
+    return without_doubles(columns)
 
 
 def make_corpus(

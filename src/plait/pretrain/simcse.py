@@ -217,9 +217,10 @@ class SimCSEPairs(_SimCSE):
     def _columns(
         found: list[tuple[Dataset, npt.NDArray[np.int64]]],
     ) -> list[list[npt.NDArray[np.int32]]]:
-        """Return the texts column by column, without rows that have an empty one."""
+        """Return the texts column by column, without rows that have an empty or held-out one."""
         examples = []
         for data, rows in found:
+            rows = rows[~data.held_out()[rows].any(axis=1)]
             columns = [text_tokens(column) for column in data.tokens]
             every = ([column[row] for column in columns] for row in rows.tolist())
             examples += [texts for texts in every if all(len(text) for text in texts)]

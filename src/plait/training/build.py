@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from plait.aggregators import AGGREGATORS
-from plait.data import AUGMENTATIONS, Collator, Tokenizer, find_root, load_split, load_texts
+from plait.data import (
+    Collator,
+    Tokenizer,
+    build_augmentation,
+    find_held_out,
+    find_root,
+    load_split,
+    load_texts,
+)
 from plait.errors import RecipeError, suggest
 from plait.evaluate import Task, primary_metric
 from plait.losses import DEFAULT_LOSSES, LOSSES
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plait.config import RunConfig, StageConfig
-    from plait.data import Dataset, SplitName
+    from plait.data import Dataset, HeldOut, SplitName
     from plait.model.encoder import Encoder
     from plait.pretrain import StageKind
     from plait.training.starting import Start
@@ -121,7 +130,7 @@ def check_parts(config: RunConfig) -> None:
         if task.adapter is not None:
             ADAPTERS.validate(task.adapter, f"tasks.{name}.adapter")
         for i, table in enumerate(task.augment):
-            AUGMENTATIONS.validate(table, f"tasks.{name}.augment.{i}")
+            build_augmentation(table, task, f"tasks.{name}.augment.{i}")
     for index, name in enumerate(config.stages):
         stage = config.stage_config(name)
         where = f"stage.{name}"
@@ -258,7 +267,8 @@ def load_data(
     root = find_root(config.data, data)
     fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
     files = "train" if fold and split == "dev" else split
-    return {
+    held_out = find_held_out(config, root) if split == "train" else None
+    found = {
         name: load_split(
             name,
             task,
@@ -272,11 +282,14 @@ def load_data(
             seed=config.seed,
             labelled=labelled,
             fold=fold,
+            drop_overlap=config.data.drop_overlap,
+            held_out=held_out,
             progress=None if progress is None else _named(progress, f"{name} {split}"),
         )
         for name, task in config.tasks.items()
         if getattr(task, files) and (tasks is None or name in tasks)
     }
+    return found if held_out is None else _hold_out(found, held_out)
 
 
 def load_named_texts(
@@ -288,7 +301,7 @@ def load_named_texts(
 ) -> dict[str, Dataset]:
     """Read the [texts.NAME] that some stage names."""
     named = {texts for name in config.stages for texts in build_kind(config, name).texts}
-    return {
+    found = {
         name: load_texts(
             name,
             texts,
@@ -302,6 +315,15 @@ def load_named_texts(
         )
         for name, texts in config.texts.items()
         if name in named
+    }
+    return _hold_out(found, find_held_out(config, find_root(config.data, data)))
+
+
+def _hold_out(datasets: Mapping[str, Dataset], held_out: HeldOut) -> dict[str, Dataset]:
+    """Let data sets say which of their texts dev or test has, for stages that pre-train."""
+    return {
+        name: replace(dataset, find_held_out=partial(held_out.has_texts, dataset))
+        for name, dataset in datasets.items()
     }
 
 

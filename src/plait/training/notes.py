@@ -9,7 +9,7 @@ import torch
 from plait.data import shared_examples, uncut_lengths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from plait.data import Dataset
     from plait.training.build import Parts
@@ -31,8 +31,10 @@ def note_data(
     for datasets in (train, dev):
         for dataset in datasets.values():
             for report in dataset.report:
-                if report.skipped or report.added:
+                if report.skipped or report.added or report.held_out:
                     yield str(report)
+            for extension in dataset.extensions:
+                yield f"{dataset.name}: {extension}"
     for name in dev:
         if name in train:
             yield from _note_overlap(name, train[name], dev[name])
@@ -48,13 +50,29 @@ def note_data(
         yield note
 
 
+def note_held_out(
+    missing: Sequence[str], held_out: Mapping[str, Mapping[str, int]]
+) -> Iterator[str]:
+    """Yield a sentence for each thing worth knowing of what is kept out of training.
+
+    `missing` are dev and test files that are not there, `held_out` the texts that pre-training
+    passes over, by split and name.
+    """
+    for path in missing:
+        yield f"{path} is not there, so its rows cannot be kept out of training"
+    for counts in held_out.values():
+        for name, count in counts.items():
+            texts = "text is" if count == 1 else "texts are"
+            yield f"{name}: {count:,} {texts} left out of pre-training, which dev or test has"
+
+
 def _note_overlap(name: str, train: Dataset, dev: Dataset) -> Iterator[str]:
     overlap = shared_examples(train, dev)
     if overlap.count:
         examples = f"{overlap.count:,} example{'' if overlap.count == 1 else 's'}"
         yield (
             f"{name}: train and dev share {examples} (first: {', '.join(overlap.ids[:3])}); "
-            "dev scores are a little flattered"
+            "dev scores are a little flattered (data.drop_overlap leaves them out of train)"
         )
 
 

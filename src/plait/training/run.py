@@ -40,10 +40,11 @@ from plait.training.checkpoint import (
 )
 from plait.training.conflicts import ConflictSums, LossMeans
 from plait.training.folder import RunFolder, check_folder, opened, write_parts
+from plait.training.holding import count_held_out, find_missing
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 from plait.training.memory import explain_scoring, explain_training, is_memory
-from plait.training.notes import note_data
+from plait.training.notes import note_data, note_held_out
 from plait.training.stages import build_stage, check_stages, drop_heads
 from plait.training.starting import Start, find_kept
 from plait.training.teachers import Lessons
@@ -100,6 +101,17 @@ def train(
         lessons.open(_read_state(folder).stage)
         with opened(folder, config, resume=resume, command=command), _own_stream(parts.device):
             return session.run(datasets, _read_state(folder))
+
+
+def _facts(dataset: Dataset, unseen: int) -> dict[str, Any]:
+    """Say what of a data set run.json keeps; `unseen` texts of it are passed over."""
+    facts: dict[str, Any] = {"rows": len(dataset), "key": dataset.key}
+    more = {
+        "held_out_rows": sum(report.held_out for report in dataset.report),
+        "held_out_texts": unseen,
+        "made": [str(extension) for extension in dataset.extensions],
+    }
+    return facts | {name: value for name, value in more.items() if value}
 
 
 def _own_stream(device: torch.device) -> AbstractContextManager[object]:
@@ -192,14 +204,18 @@ class _Session:
             self.config, self.parts.tokenizer, data=root, progress=progress
         )
         told += start.notes(config) if start else []
+        told += note_held_out(find_missing(config, root), count_held_out(config, data))
         for note in [*told, *note_data(self.parts, data["train"], data["dev"])]:
             self.tell("note", note)
         return data
 
     def _describe(self, data: Data) -> None:
         """Write what the run is made of, or check that a resumed one is made of the same."""
+        unseen = count_held_out(self.config, data)
         facts = {
-            split: {name: {"rows": len(d), "key": d.key} for name, d in datasets.items()}
+            split: {
+                name: _facts(d, unseen.get(split, {}).get(name, 0)) for name, d in datasets.items()
+            }
             for split, datasets in data.items()
         }
         if self.folder.checkpoint.exists():

@@ -1,0 +1,136 @@
+"""The dev and test files of a recipe become what no training may see."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.data.fingerprints import join_keys, text_keys
+from plait.data.folders import find_file
+from plait.data.split import Split, SplitName
+from plait.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from plait.config import FileConfig, RunConfig, TaskConfig
+    from plait.data.fingerprints import Hashes
+    from plait.data.store import Dataset
+
+HELD_OUT: tuple[SplitName, ...] = ("dev", "test")
+
+CHUNK = 1 << 14
+"""Rows of a data set that are looked up at once."""
+
+
+@dataclass(eq=False)
+class HeldOut:
+    """Every text and every pair of the dev and test files of all tasks, by their keys.
+
+    Texts are the same if they differ in case, punctuation and spacing alone, pairs in either
+    order: as everywhere in plait.data.fingerprints. Files are read when first asked about.
+    """
+
+    splits: tuple[Split, ...]
+    missing: tuple[str, ...] = ()
+    """Files that are not there, which nothing can be kept out of training for."""
+    _found: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def key(self) -> str:
+        """Names the contents, for a cache entry or a run that depends on them."""
+        described = json.dumps([split.describe() for split in self.splits], sort_keys=True)
+        return hashlib.blake2b(described.encode(), digest_size=20).hexdigest()
+
+    @cached_property
+    def texts(self) -> Hashes:
+        """Keys of all texts, rising."""
+        return self._keys[0]
+
+    @cached_property
+    def pairs(self) -> Hashes:
+        """Fingerprints of all pairs, rising."""
+        return self._keys[1]
+
+    @cached_property
+    def _keys(self) -> tuple[Hashes, Hashes]:
+        none = np.empty(0, np.uint64)
+        texts, pairs = [none], [none]
+        for split in self.splits:
+            for rows in split.rows():
+                keys = [text_keys(column) for column in rows.texts]
+                filled = [
+                    np.asarray(column.to_numpy(zero_copy_only=False)) != "" for column in rows.texts
+                ]
+                texts += [some[there] for some, there in zip(keys, filled, strict=True)]
+                if len(keys) == 2:
+                    pairs.append(join_keys(*keys))
+        return np.unique(np.concatenate(texts)), np.unique(np.concatenate(pairs))
+
+    def has_rows(self, columns: Sequence[Any]) -> npt.NDArray[np.bool_]:
+        """Say which rows dev or test has: its text among their texts, its pair among their pairs.
+
+        `columns` are one or two pyarrow string arrays.
+        """
+        keys = [text_keys(column) for column in columns]
+        if len(keys) == 1:
+            return np.isin(keys[0], self.texts)
+        return np.isin(join_keys(*keys), self.pairs)
+
+    def has_texts(self, dataset: Dataset) -> npt.NDArray[np.bool_]:
+        """Say which texts of a data set dev or test has: [rows, columns], by reading its files."""
+        if dataset.key and dataset.key in self._found:
+            return self._found[dataset.key]
+        found = np.zeros((len(dataset), len(dataset.tokens)), bool)
+        if len(self.texts):
+            every = iter(dataset.read_texts())
+            for start in range(0, len(dataset), CHUNK):
+                rows = [next(every) for _ in range(min(CHUNK, len(dataset) - start))]
+                for i, column in enumerate(zip(*rows, strict=True)):
+                    keys = text_keys(pa.array(column, pa.string()))
+                    found[start : start + len(rows), i] = np.isin(keys, self.texts)
+        if dataset.key:
+            self._found[dataset.key] = found
+        return found
+
+
+def find_held_out(config: RunConfig, root: Path | None) -> HeldOut:
+    """Gather what a recipe holds out: all dev and test files, and with `data.folds` the fold."""
+    fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
+    splits, missing = [], []
+    for name, task in config.tasks.items():
+        if fold and task.train:
+            # Read as training reads it, so that the same rows are drawn and dealt.
+            policy = task.bad_rows or config.data.bad_rows
+            hint, seed = config.data.hint, config.seed
+            splits.append(Split(name, task, "dev", root, policy, seed, True, hint, fold))
+        for split in HELD_OUT:
+            for file in getattr(task, split):
+                try:
+                    find_file(file.path, root)
+                except DataError:
+                    missing.append(file.path)
+                else:
+                    splits.append(_read_bare(name, task, split, file, root, config.seed))
+    return HeldOut(tuple(splits), tuple(missing))
+
+
+def _read_bare(
+    name: str, task: TaskConfig, split: SplitName, file: FileConfig, root: Path | None, seed: int
+) -> Split:
+    """Read the texts of a whole file, of which only some rows may be scored."""
+    whole = file.model_copy(update={"id": "", "count": None, "fraction": None})
+    reading = Split(
+        name, task.model_copy(update={split: (whole,)}), split, root, "skip", seed, False
+    )
+    reading.bad_rows = "skip"  # a row that cannot be read holds nothing out
+    return reading
