@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from plait.model.encoder import Encoder
     from plait.predict import Predictor
 
 
@@ -55,16 +56,19 @@ class Classifier:
 
 def write_hf(folder: Path, run: Predictor, task: str) -> None:
     """Write the Hub folder of one task."""
-    classifier = make_classifier(run, task)
-    write_hub(folder, run, classify(run, task, classifier))
+    write_hub(folder, run, classify(run, task))
     write_facts(folder, run, "hf", {"precision": "fp32", "task": task})
 
 
-def classify(run: Predictor, task: str, classifier: Classifier) -> HubModel:
-    """Put a classifier on the encoder as its task sees it."""
+def classify(run: Predictor, task: str, *, one_logit: bool = False) -> HubModel:
+    """Put a task's classifier on the encoder as the task sees it.
+
+    Yes or no has a logit for each; or, with `one_logit`, a single one for the yes.
+    """
     check_reading(run)
     encoder = encoder_of(run, task)
-    dense = _find_dense(run, task, encoder)
+    dense, out = _find_layers(run, task, encoder)
+    classifier = _make_classifier(run, task, out, one_logit=one_logit)
     hub = to_hub(encoder, segments=run.config.encoder.segments)
     weights = {f"bert.{name}": tensor for name, tensor in hub.weights.items()}
     weights["bert.pooler.dense.weight"] = dense.weight
@@ -73,8 +77,8 @@ def classify(run: Predictor, task: str, classifier: Classifier) -> HubModel:
     return HubModel({**hub.config, **classifier.settings()}, weights, hub.reads_types)
 
 
-def _find_dense(run: Predictor, task: str, encoder: nn.Module) -> nn.Linear:
-    """Return the layer between the first token and the classifier, where a run has one."""
+def _find_layers(run: Predictor, task: str, encoder: Encoder) -> tuple[nn.Linear, nn.Linear]:
+    """Return the two layers after the first token's vector, where that is all a run has."""
     spec, head, pooling = run.tasks[task].spec, run.model.heads[f"task-{task}"], run.model.pooling
     wanted = 'encoder.pooling = "cls-pooler" and a linear head, or "cls" and an mlp head'
     if not isinstance(encoder, Bert):
@@ -88,9 +92,9 @@ def _find_dense(run: Predictor, task: str, encoder: nn.Module) -> nn.Linear:
             f"input; {INSTEAD}, `--format sentence-transformers` the encoder"
         )
     if isinstance(head, LinearHead) and pooling == "cls-pooler":
-        return encoder.pooler.dense
+        return encoder.pooler.dense, head.out
     if isinstance(head, MLPHead) and pooling == "cls" and head.hidden.out_features == encoder.width:
-        return head.hidden
+        return head.hidden, head.out
     named = run.config.tasks[task].head["name"]
     raise UsageError(
         f"task {task!r} has a head {named!r} on pooling {pooling!r}, which transformers' class for "
@@ -99,16 +103,10 @@ def _find_dense(run: Predictor, task: str, encoder: nn.Module) -> nn.Linear:
 
 
 @torch.no_grad()
-def make_classifier(run: Predictor, task: str, *, one_logit: bool = False) -> Classifier:
-    """Return the layer whose outputs say all that the task's answers do.
-
-    Yes or no has a logit for each; or, with `one_logit`, a single one for the yes.
-    """
-    found, head = run.tasks[task], run.model.heads[f"task-{task}"]
-    spec, loss = found.spec, found.loss
-    if not isinstance(head, LinearHead | MLPHead):
-        return Classifier(torch.empty(0), torch.empty(0), (), "")  # refused with its reason later
-    weight, bias = head.out.weight.clone(), head.out.bias.clone()
+def _make_classifier(run: Predictor, task: str, out: nn.Linear, *, one_logit: bool) -> Classifier:
+    """Return the layer whose outputs say all that the task's answers do."""
+    spec, loss = run.tasks[task].spec, run.tasks[task].loss
+    weight, bias = out.weight.detach(), out.bias.detach()
     if type(loss) in (CrossEntropy, BinaryCrossEntropy):
         temperature = run.temperatures.get(task, 1.0)
         weight, bias, labels = weight / temperature, bias / temperature, spec.labels

@@ -229,10 +229,21 @@ def _write_graph(path: Path, graph: nn.Module, run: Predictor, outputs: list[str
                 verbose=False,
             )
             assert program is not None
+            _check_sizes(path, program)
             program.save(path, external_data=num_bytes > LARGEST)
     except torch.onnx.OnnxExporterError as error:
         reason = str(error).strip().splitlines()[0]
         raise EncoderError(f"torch cannot make a graph of {path.stem}: {reason}") from error
+
+
+def _check_sizes(path: Path, program: torch.onnx.ONNXProgram) -> None:
+    """Refuse a graph for one number of rows alone, which the exporter makes without a word."""
+    for given in program.model.graph.inputs:
+        if given.shape is None or isinstance(given.shape[0], int):
+            raise EncoderError(
+                f"torch makes a graph of {path.stem} that takes {given.shape} alone: some part of "
+                "it asks how many rows there are (chunk and split do); export the other tasks"
+            )
 
 
 def _quantize(path: Path) -> None:

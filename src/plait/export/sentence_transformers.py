@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.errors import UsageError
 from plait.export.folder import write_facts
-from plait.export.hf import classify, make_classifier
+from plait.export.hf import classify
 from plait.export.hub import INSTEAD, HubModel, check_reading, to_hub, write_hub
 from plait.model.bert import Bert
 from plait.training.checkpoint import write_text, write_weights
@@ -81,8 +81,7 @@ def write_cross_encoder(folder: Path, run: Predictor, task: str) -> None:
             f"task {task!r} reads one text, and a CrossEncoder two; `--format hf` exports it, and "
             "without --task the encoder is exported for SentenceTransformer"
         )
-    classifier = make_classifier(run, task, one_logit=True)
-    model = classify(run, task, classifier)
+    model = classify(run, task, one_logit=True)
     is_chance = spec.kind in ("binary", "labels")
     kind = "activation.Sigmoid" if is_chance else "linear.Identity"
     config = {
