@@ -52,6 +52,25 @@ adapter = "lora"
 head = {{ name = "linear", features = ["u", "v", "|u-v|", "u*v", "cos"] }}
 """
 
+JOINED_SCORES = """
+[tasks.scored]
+kind = "score"
+range = [0, 5]
+text = ["a", "b"]
+label = "score"
+train = "near-train.csv"
+dev = "near-dev.csv"
+loss = "mse"
+
+[tasks.shared]
+kind = "score"
+range = [0, 5]
+text = ["a", "b"]
+label = "score"
+train = "near-train.csv"
+dev = "near-dev.csv"
+"""
+
 MOODS = """text,moods
 the film was happy .,glad
 the book was dull and weak .,tired
@@ -98,8 +117,6 @@ def exported(rich_run: Path) -> Path:
 @pytest.fixture(scope="session")
 def classifier_run(train_tiny: TrainTiny) -> Path:
     """A calibrated run that transformers' classifier can express: [CLS], pooler, linear."""
-    scored = '[tasks.scored]\nkind = "score"\nrange = [0, 5]\ntext = ["a", "b"]\nlabel = "score"\n'
-    scored += 'train = "near-train.csv"\ndev = "near-dev.csv"\n'
-    run = train_tiny("encoder.pooling=cls-pooler", more=scored + MORE_TASKS)
+    run = train_tiny("encoder.pooling=cls-pooler", more=JOINED_SCORES + MORE_TASKS)
     calibrate(run, device="cpu")
     return run

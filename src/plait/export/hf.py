@@ -3,13 +3,14 @@
 Its class for BERT computes classifier(tanh(dense(first token))). Two kinds of run are just that:
 pooling "cls-pooler" under a linear head, whose pooler is the dense layer, and pooling "cls" under
 an mlp head, whose first layer is. All else is refused. What comes after the classifier is put into
-its weights where it is linear: a calibration's temperature, a score's range.
+its weights where it is linear: a calibration's temperature, a score's range. The rest is a softmax,
+a sigmoid or nothing, which `problem_type` tells.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -21,6 +22,7 @@ from plait.losses import (
     CrossEntropy,
     LabelBinaryCrossEntropy,
     MeanSquaredError,
+    ScoreCrossEntropy,
 )
 from plait.model.bert import Bert
 from plait.model.heads import LinearHead, MLPHead
@@ -35,6 +37,17 @@ if TYPE_CHECKING:
     from plait.predict import Predictor
 
 
+Reading = Literal["softmax", "sigmoid", "plain"]
+"""What makes answers of a classifier's outputs."""
+
+PROBLEMS: dict[Reading, str] = {
+    "softmax": "single_label_classification",
+    "sigmoid": "multi_label_classification",
+    "plain": "regression",
+}
+"""Under which transformers' own pipeline does the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Classifier:
     """The last layer, and what its numbers are."""
@@ -42,7 +55,7 @@ class Classifier:
     weight: Tensor
     bias: Tensor
     labels: tuple[str, ...]
-    problem: str
+    reading: Reading
 
     def settings(self) -> dict[str, Any]:
         """Return what config.json says of it."""
@@ -50,7 +63,7 @@ class Classifier:
             "architectures": ["BertForSequenceClassification"],
             "id2label": {str(i): label for i, label in enumerate(self.labels)},
             "label2id": {label: i for i, label in enumerate(self.labels)},
-            "problem_type": self.problem,
+            "problem_type": PROBLEMS[self.reading],
         }
 
 
@@ -113,15 +126,17 @@ def _make_classifier(run: Predictor, task: str, out: nn.Linear, *, one_logit: bo
         if type(loss) is BinaryCrossEntropy:  # softmax of 0 and z is sigmoid of z
             weight, bias = (torch.cat([torch.zeros_like(t), t]) for t in (weight, bias))
         if one_logit and spec.kind == "binary":
-            weight, bias, labels = weight[1:] - weight[:1], bias[1:] - bias[:1], labels[1:]
-        return Classifier(weight, bias, labels, "single_label_classification")
+            return Classifier(weight[1:] - weight[:1], bias[1:] - bias[:1], labels[1:], "sigmoid")
+        return Classifier(weight, bias, labels, "softmax")
     if type(loss) is LabelBinaryCrossEntropy:
-        return Classifier(weight, bias, spec.labels, "multi_label_classification")
+        return Classifier(weight, bias, spec.labels, "sigmoid")
     if type(loss) is MeanSquaredError:
         low, high = spec.range
         if loss.scale == "unit":
             weight, bias = weight * (high - low), bias * (high - low) + low
-        return Classifier(weight, bias, (task,), "regression")
+        return Classifier(weight, bias, (task,), "plain")
+    if type(loss) is ScoreCrossEntropy:
+        return Classifier(weight, bias, (task,), "sigmoid")
     named = (run.config.tasks[task].loss or {}).get("name", type(loss).__name__)
     raise UsageError(
         f"task {task!r} reads its answers off the outputs by the loss {named!r}, which "
@@ -129,16 +144,24 @@ def _make_classifier(run: Predictor, task: str, out: nn.Linear, *, one_logit: bo
     )
 
 
+def gives_share(run: Predictor, task: str) -> bool:
+    """Say whether a score comes out as its share of the range, from 0 to 1."""
+    return type(run.tasks[task].loss) is ScoreCrossEntropy
+
+
 def explain(run: Predictor, task: str) -> list[Sequence[str]]:
     """Write how the folder is used."""
     spec = run.tasks[task].spec
     texts = '["One text."], ["Another text."]' if spec.is_pair else '["One text."]'
     low, high = spec.range
+    score = f"logits[:, 0].clamp({low:g}, {high:g})  # the score"
+    if gives_share(run, task):
+        score = f"{low:g} + {high - low:g} * logits[:, 0].sigmoid()  # the score"
     reading = {
         "classes": "logits.softmax(-1)  # a probability for each label",
         "binary": "logits.softmax(-1)  # a probability for each label",
         "labels": f"logits.sigmoid()  # each label's probability; {spec.threshold:g} is enough",
-        "score": f"logits[:, 0].clamp({low:g}, {high:g})  # the score",
+        "score": score,
     }
     return [
         ["## Use it"],

@@ -168,10 +168,14 @@ def adapt_encoder(model: MultitaskModel, task: str) -> tuple[Encoder, Adapter | 
 # --- writing them ------------------------------------------------------------------------
 
 
+def need_onnx() -> None:
+    """Refuse to begin without the packages that write graphs."""
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        need(package)
+
+
 def write_onnx(folder: Path, run: Predictor, tasks: Sequence[str], precision: Precision) -> None:
     """Write a run's graphs and what reads them back."""
-    for package in ("onnx", "onnxscript", "onnxruntime"):  # before anything slow
-        need(package)
     plan = _plan(run, tasks)
     for file, graph in plan.graphs.items():
         _write_graph(folder / file, graph.eval(), run, plan.outputs[file])

@@ -11,7 +11,7 @@ from plait.errors import DataError, UsageError, suggest
 from plait.export import hf, sentence_transformers
 from plait.export.comparing import Comparison, compare
 from plait.export.folder import FILE, check_place, made_whole, write_page
-from plait.export.onnx import Precision, write_onnx
+from plait.export.onnx import Precision, need_onnx, write_onnx
 from plait.export.runtime import ExportedModel, is_exported
 from plait.predict import Predictor
 from plait.training.checkpoint import write_text
@@ -19,6 +19,7 @@ from plait.training.checkpoint import write_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from plait.data import Dataset
     from plait.predict import Progress
 
 Format = Literal["onnx", "sentence-transformers", "hf"]
@@ -67,11 +68,13 @@ def export(
     if form != "onnx":
         _write_hub(place, model, form, names if tasks else [])
         return Export(place)
+    need_onnx()
+    datasets, note = _load_dev(model, names, data, reading)  # a wrong --data is told at once
     with made_whole(place) as folder:
         write_onnx(folder, model, names, precision)
-        found = _compare(folder, model, names, data, reading, answering)
-        write_page(folder, model, _explain_onnx(found), {"library_name": "plait"})
-    return replace(found, folder=place)
+        found = _compare(folder, model, datasets, answering)
+        write_page(folder, model, _explain_onnx(folder, found), {"library_name": "plait"})
+    return Export(place, found, note)
 
 
 def _load(source: Path) -> Predictor:
@@ -113,46 +116,45 @@ def _write_hub(place: Path, model: Predictor, form: Format, names: Sequence[str]
         write_page(folder, model, using, {"library_name": library, "pipeline_tag": tag})
 
 
-def _compare(
-    folder: Path,
-    model: Predictor,
-    names: Sequence[str],
-    data: str | None,
-    reading: Progress | None,
-    answering: Progress | None,
-) -> Export:
-    """Ask run and export about dev rows, and write what came of it into the folder."""
+def _load_dev(
+    model: Predictor, names: Sequence[str], data: str | None, reading: Progress | None
+) -> tuple[dict[str, Dataset], str]:
+    """Read the dev rows of some tasks, or say why there are none to compare on."""
     try:
         datasets = model.load_split("dev", data=data, tasks=names, progress=reading)
     except DataError as error:
         if data is not None:
             raise
-        return Export(folder, note=f"nothing was compared on dev: {error}")
+        return {}, f"nothing was compared on dev: {error}"
+    return datasets, "" if datasets else "nothing was compared: the recipe names no dev files"
+
+
+def _compare(
+    folder: Path, model: Predictor, datasets: dict[str, Dataset], answering: Progress | None
+) -> dict[str, Comparison]:
+    """Ask run and export about dev rows, and write what came of it into the folder."""
     if not datasets:
-        return Export(folder, note="nothing was compared: the recipe names no dev files")
-    exported = ExportedModel.load(folder, device="cpu")
-    found = compare(model, exported, datasets, answering)
+        return {}
+    found = compare(model, ExportedModel.load(folder, device="cpu"), datasets, answering)
     facts = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    facts["measured"] = {
-        "split": "dev",
-        "tasks": {name: each.to_json() for name, each in found.items()},
-    }
+    tasks = {name: each.to_json() for name, each in found.items()}
+    facts["measured"] = {"split": "dev", "tasks": tasks}
     write_text(folder / FILE, json.dumps(facts, indent=1, allow_nan=False))
-    return Export(folder, found)
+    return found
 
 
-def _explain_onnx(made: Export) -> list[Sequence[str]]:
+def _explain_onnx(folder: Path, found: dict[str, Comparison]) -> list[Sequence[str]]:
     """Write how a folder of graphs is used, and what it was measured to lose."""
-    facts = json.loads((made.folder / FILE).read_text(encoding="utf-8"))
+    facts = json.loads((folder / FILE).read_text(encoding="utf-8"))
     first, task = next(iter(facts["tasks"].items()))
     texts = '("One text.", "Another text.")' if task["texts"] == 2 else '"One text."'
     words = '"One text." "Another text."' if task["texts"] == 2 else '"One text."'
     told: list[Sequence[str]] = []
-    if made.comparisons:
+    if found:
         lines = [
             f"| {name} | {c.metric} | {_figure(c.before)} | {_figure(c.after)} | {c.equal:.1%} | "
             f"{c.rows:,} |"
-            for name, c in made.comparisons.items()
+            for name, c in found.items()
         ]
         told = [
             ["## Against the run"],

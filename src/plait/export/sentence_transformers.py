@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.errors import UsageError
 from plait.export.folder import write_facts
-from plait.export.hf import classify
+from plait.export.hf import PROBLEMS, classify, gives_share
 from plait.export.hub import INSTEAD, HubModel, check_reading, to_hub, write_hub
 from plait.model.bert import Bert
 from plait.training.checkpoint import write_text, write_weights
@@ -82,8 +82,8 @@ def write_cross_encoder(folder: Path, run: Predictor, task: str) -> None:
             "without --task the encoder is exported for SentenceTransformer"
         )
     model = classify(run, task, one_logit=True)
-    is_chance = spec.kind in ("binary", "labels")
-    kind = "activation.Sigmoid" if is_chance else "linear.Identity"
+    is_sigmoid = model.config["problem_type"] == PROBLEMS["sigmoid"]
+    kind = "activation.Sigmoid" if is_sigmoid else "linear.Identity"
     config = {
         **model.config,
         "sentence_transformers": {"activation_fn": f"torch.nn.modules.{kind}"},
@@ -117,12 +117,16 @@ def explain_cross_encoder(run: Predictor, task: str) -> list[Sequence[str]]:
     """Write how an exported task is used."""
     spec = run.tasks[task].spec
     low, high = spec.range
+    yes = spec.labels[-1] if spec.labels else ""
     pairs = '[("One text.", "Another text.")]'
+    score = f"model.predict({pairs}).clip({low:g}, {high:g})  # the score"
+    if gives_share(run, task):
+        score = f"{low:g} + {high - low:g} * model.predict({pairs})  # the score"
     using = {
         "classes": f"model.predict({pairs}, apply_softmax=True)  # a probability for each label",
-        "binary": f"model.predict({pairs})  # the probability of: {spec.labels[-1:]}",
+        "binary": f"model.predict({pairs})  # the probability of the answer {yes!r}",
         "labels": f"model.predict({pairs})  # each label's probability",
-        "score": f"model.predict({pairs}).clip({low:g}, {high:g})  # the score",
+        "score": score,
     }
     return [
         ["## Use it"],
