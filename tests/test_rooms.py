@@ -34,6 +34,7 @@ LINES = [
     ["calibration", "check"],
     ["answers"],
     ["predict"],
+    ["export"],
     ["ensemble", "fewshot"],
     ["runs"],
     ["search", "reproduce", "results", "mistakes", "audit", "estimator"],

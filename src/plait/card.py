@@ -27,18 +27,21 @@ MOST_LABELS = 8
 """Classes that are named one by one."""
 
 
-def make_card(folder: Path) -> str:
-    """Return the card of a run, of an average of runs, or of an ensemble."""
+def make_card(folder: Path, using: Sequence[Sequence[str]] | None = None) -> str:
+    """Return the card of a run, of an average of runs, or of an ensemble.
+
+    `using` are sections that tell how to use it, where its folder is not what is used.
+    """
     if (folder / "ensemble.toml").is_file():
         return _page(_ensemble_sections(folder))
-    return _page(_run_sections(folder))
+    return _page(_run_sections(folder, using))
 
 
 def _page(sections: Iterable[Sequence[str]]) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _run_sections(folder: Path) -> list[Sequence[str]]:
+def _run_sections(folder: Path, using: Sequence[Sequence[str]] | None) -> list[Sequence[str]]:
     config = read_resolved(folder / "recipe.toml")
     info, scores = _read(folder / "run.json"), _read(folder / "scores.json")
     made = "made by averaging the weights of runs" if "averaged" in info else "trained together"
@@ -54,7 +57,7 @@ def _run_sections(folder: Path) -> list[Sequence[str]]:
         *_uses(config),
         *_limits(folder, config, scores),
         *_extras(folder),
-        *_loading(config, has_vectors=True),
+        *(_loading(config, has_vectors=True) if using is None else using),
     ]
 
 

@@ -21,6 +21,7 @@ from plait.calibration import read_temperatures
 from plait.card import make_card
 from plait.data import Dataset
 from plait.errors import RunError, suggest
+from plait.export.runtime import ExportedModel, is_exported
 from plait.predict import Answerer, Predictor
 from plait.training.checkpoint import write_text
 from plait.training.folder import RunFolder
@@ -45,12 +46,16 @@ T = TypeVar("T")
 
 def load(
     run: str | Path, *, device: str = "auto", precision: str = "run", calibrated: bool = True
-) -> Predictor | Ensemble:
-    """Read a run's best model, or the models of an ensemble.
+) -> Predictor | Ensemble | ExportedModel:
+    """Read a run's best model, the models of an ensemble, or the graphs of an export.
 
     `calibrated=False` leaves probabilities as the model gives them, whatever was fitted later.
     """
-    kind = Ensemble if is_ensemble(Path(run)) else Predictor
+    kind: type[Predictor | Ensemble | ExportedModel] = Predictor
+    if is_ensemble(Path(run)):
+        kind = Ensemble
+    elif is_exported(Path(run)):
+        kind = ExportedModel
     return kind.load(run, device=device, precision=precision, calibrated=calibrated)
 
 
@@ -173,6 +178,8 @@ def _read_outline(member: Path) -> dict[str, Any]:
     """Return what a run's tasks are, without loading its model."""
     if is_ensemble(member):
         raise RunError(f"{member} is an ensemble itself; name its members instead")
+    if is_exported(member):
+        raise RunError(f"{member} is an exported folder, not a run; name the run it was made of")
     run = RunFolder(member)
     if not member.is_dir():
         raise RunError(f"there is no run at {member}")

@@ -266,12 +266,51 @@ class Answerer(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Predictor(Answerer):
+class SingleModel(Answerer):
+    """One trained model, whatever runs it, with the tokenizer it reads texts with."""
+
+    tokenizer: Tokenizer
+    collator: Collator
+
+    @abstractmethod
+    def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
+        """Return the encoder's pooled vector of each text, [texts, width]."""
+
+    def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
+        """Make a data set of texts given by hand."""
+        encoder = self.config.encoder
+        return Dataset.from_texts(
+            texts, self.tokenizer, encoder.max_length, truncate=encoder.truncate
+        )
+
+    def read(
+        self,
+        config: RunConfig,
+        split: SplitName,
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+        labelled: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Dataset]:
+        """Read a split of any recipe's files, whose tasks this has too, with its own tokenizer."""
+        wanted = None if tasks is None else {name: self.task(name) for name in tasks}
+        return load_data(
+            config.model_copy(update={"encoder": self.config.encoder}),
+            self.tokenizer,
+            split,
+            data=data,
+            tasks=wanted,
+            labelled=labelled,
+            progress=progress,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor(SingleModel):
     """A trained model with everything it needs to answer."""
 
     model: MultitaskModel
-    tokenizer: Tokenizer
-    collator: Collator
     scorer: Scorer
     form: Form
     """What it computes in."""
@@ -330,19 +369,12 @@ class Predictor(Answerer):
         if calibrated:
             temperatures = read_temperatures(folder.path, lambda: hash_file(folder.weights))
         return cls(
-            folder.path, config, tasks, temperatures, model, tokenizer, collator, scorer, form
+            folder.path, config, tasks, temperatures, tokenizer, collator, model, scorer, form
         )
 
     def identify(self) -> str:
         """Return the hash of the weights."""
         return self._hash(RunFolder(self.folder).weights)
-
-    def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
-        """Make a data set of texts given by hand."""
-        encoder = self.config.encoder
-        return Dataset.from_texts(
-            texts, self.tokenizer, encoder.max_length, truncate=encoder.truncate
-        )
 
     def answer_uncalibrated(
         self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
@@ -381,28 +413,6 @@ class Predictor(Answerer):
                 found = self.model.embed(batch.to(device).tokens)
                 vectors[place.numpy()] = found.float().cpu().numpy()
         return vectors
-
-    def read(
-        self,
-        config: RunConfig,
-        split: SplitName,
-        *,
-        data: str | None = None,
-        tasks: Sequence[str] | None = None,
-        labelled: bool = True,
-        progress: Progress | None = None,
-    ) -> dict[str, Dataset]:
-        """Read a split of any recipe's files, whose tasks this has too, with its own tokenizer."""
-        wanted = None if tasks is None else {name: self.task(name) for name in tasks}
-        return load_data(
-            config.model_copy(update={"encoder": self.config.encoder}),
-            self.tokenizer,
-            split,
-            data=data,
-            tasks=wanted,
-            labelled=labelled,
-            progress=progress,
-        )
 
 
 def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:

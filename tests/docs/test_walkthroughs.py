@@ -232,3 +232,19 @@ def test_holding_back(tiny_recipe, capsys):
     header = Path("answers.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header == "id,body,mood,mood_label,mood_confidence,mood_review"
     assert Path("review.csv").exists()
+
+
+# --- in other programs -------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("default")  # the other libraries' own
+def test_exporting(walk):
+    """Everything on the page, with runs that need not be well trained."""
+    for library in ("onnxruntime", "onnxscript", "sentence_transformers"):
+        pytest.importorskip(library)
+    walk.overrides += ["-o", "train.max_steps=2"]
+    walk.run(ROOT / "docs" / "how-to" / "export.md")
+    assert {p.name for p in Path("runs").iterdir()} == {
+        *("demo", "cls", "demo-onnx", "demo-small"),
+        *("demo-sentence-transformers", "paraphrase", "sentiment"),
+    }

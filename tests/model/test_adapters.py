@@ -131,3 +131,25 @@ def test_only_our_bert_takes_adapters(tiny_encoder_config, tiny_model, tiny_batc
     with pytest.raises(EncoderError, match="adapters go into plait's own BERT alone"):
         encoder(tokens, None, adapter)
     encoder(tokens, None, None)
+
+
+@torch.no_grad()
+def test_lora_merges_into_the_weights(tiny_model, tiny_batch, tiny_specs):
+    """Every target; the merged encoder alone answers what encoder and adapter did together."""
+    targets = ["query", "key", "value", "output"]
+    model = tiny_model(adapters={"same": {"name": "lora", "targets": targets}})
+    adapter = model.adapters["task-same"]
+    for parameter in adapter.parameters():
+        parameter.normal_(generator=torch.Generator().manual_seed(len(parameter)))
+    tokens = tiny_batch(tiny_specs["same"]).tokens
+    wanted = model.encoder(tokens, None, adapter).hidden
+    assert not torch.allclose(model.encoder(tokens).hidden, wanted, atol=1e-2)
+    assert adapter.merge(model.encoder)
+    torch.testing.assert_close(model.encoder(tokens).hidden, wanted, atol=1e-5, rtol=0)
+
+
+def test_pal_does_not_merge(tiny_model):
+    model = tiny_model(adapters={"same": {"name": "pal"}})
+    before = {name: p.clone() for name, p in model.encoder.named_parameters()}
+    assert not model.adapters["task-same"].merge(model.encoder)
+    assert all(torch.equal(p, before[name]) for name, p in model.encoder.named_parameters())

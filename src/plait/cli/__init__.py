@@ -19,6 +19,7 @@ from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
 from plait.cli.evaluate import evaluate
+from plait.cli.export import export
 from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
 from plait.cli.mistakes import mistakes
@@ -54,6 +55,7 @@ app.command(epilog="Example: plait mistakes runs/demo --task sentiment --csv wro
 app.command(epilog="Example: plait audit runs/demo --task sentiment")(audit)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
+app.command(epilog="Example: plait export runs/demo --format onnx --precision int8")(export)
 app.command(epilog="Example: plait card runs/demo")(card)
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
 app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)

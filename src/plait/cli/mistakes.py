@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plait.cli.display import Display
     from plait.data import Dataset
     from plait.mistakes import Comparison, Mistake, Mistakes, Row, SliceScore
-    from plait.predict import Answerer, Predictor
+    from plait.predict import Answerer, SingleModel
 
 MOST_CHANGES = 2
 """Rows shown of those fixed, and of those broken; JSON has --top of each, the CSV all."""
@@ -158,13 +158,13 @@ def _load_train(
     return found.get(name)
 
 
-def _first_member(answerer: Answerer) -> Predictor:
+def _first_member(answerer: Answerer) -> SingleModel:
     """Return the model whose embeddings tell what is near: an ensemble's first member."""
     from plait.ensemble import Ensemble
-    from plait.predict import Predictor
+    from plait.predict import SingleModel
 
     model = answerer.members[0] if isinstance(answerer, Ensemble) else answerer
-    assert isinstance(model, Predictor)
+    assert isinstance(model, SingleModel)
     return model
 
 

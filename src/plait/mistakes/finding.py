@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from plait.data import Dataset, Place
-    from plait.predict import Answerer, Predictor
+    from plait.predict import Answerer, SingleModel
     from plait.types import TaskSpec
 
     Progress = Callable[[str, int, int], None]
@@ -124,7 +124,7 @@ def find_mistakes(
     *,
     top: int = 5,
     train: Dataset | None = None,
-    embedder: Predictor | None = None,
+    embedder: SingleModel | None = None,
     most: int = MOST,
     other: Other | None = None,
     draws: int = DRAWS,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from plait.data import Dataset
-    from plait.predict import Predictor
+    from plait.predict import SingleModel
 
     Texts = tuple[str, ...]
     Vectors = NDArray[np.float32]
@@ -49,7 +49,7 @@ class Neighbour:
 
 
 def find_nearest(
-    predictor: Predictor,
+    predictor: SingleModel,
     queries: Dataset,
     train: Dataset,
     generator: np.random.Generator,
@@ -111,7 +111,7 @@ def _chunks(train: Dataset, chosen: NDArray[np.bool_]) -> Iterator[tuple[list[in
         yield [i for i, _ in chunk], [texts for _, texts in chunk]
 
 
-def _embed(predictor: Predictor, rows: Sequence[Texts]) -> Vectors:
+def _embed(predictor: SingleModel, rows: Sequence[Texts]) -> Vectors:
     """Return vectors of length 1, [rows, texts, width]."""
     flat = predictor.embed([text for texts in rows for text in texts])
     flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-12)

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from plait.model.bert import Bert
 from plait.model.interface import Adapter, LayerAdapter
 from plait.registry import Registry
+
+if TYPE_CHECKING:
+    from plait.model.bert import Layer
+    from plait.model.interface import Encoder
 
 ADAPTERS: Registry[Adapter] = Registry(
     "adapter", "what a task adds to the encoder's layers, trained by it alone"
@@ -70,6 +75,24 @@ class LoRA(Adapter):
         assert isinstance(found, _LoRALayer)
         return found
 
+    @torch.no_grad()
+    def merge(self, encoder: Encoder) -> bool:
+        """Add the updates to the projections, which then need no adapter."""
+        if not isinstance(encoder, Bert):
+            return False
+        for layer, adapted in zip(encoder.layers, self.layers, strict=True):
+            attention = cast("Layer", layer).attention
+            query, key, value = attention.qkv.weight.chunk(3)
+            projections = {
+                "query": query,
+                "key": key,
+                "value": value,
+                "output": attention.out.weight,
+            }
+            for name, update in cast("_LoRALayer", adapted).updates.items():
+                projections[name] += cast("_LowRank", update).matrix()
+        return True
+
 
 class _LoRALayer(nn.Module, LayerAdapter):
     """The updates of one layer's projections, by their names."""
@@ -99,6 +122,10 @@ class _LowRank(nn.Module):
         self.up = nn.Parameter(torch.zeros(width, rank))
         self.scale, self.dropout = scale, nn.Dropout(dropout)
         nn.init.normal_(self.down, std=1 / math.sqrt(3 * width))
+
+    def matrix(self) -> Tensor:
+        """Return what it adds to a projection, [width, width]."""
+        return self.scale * self.up @ self.down
 
     def forward(self, read: Tensor) -> Tensor:
         return self.scale * F.linear(F.linear(self.dropout(read), self.down), self.up)

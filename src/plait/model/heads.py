@@ -44,7 +44,7 @@ class _Features(nn.Module):
     def forward(self, vectors: Tensor) -> Tensor:
         if not self.names:
             return self._drop(vectors)
-        u, v = vectors.chunk(2)
+        u, v = _halves(vectors)
         made = {
             "u": lambda: u,
             "v": lambda: v,
@@ -57,6 +57,15 @@ class _Features(nn.Module):
     def _drop(self, features: Tensor) -> Tensor:
         dropped: Tensor = self.dropout(features)
         return dropped
+
+
+def _halves(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first texts' vectors and the second's.
+
+    Not by `chunk`, of which tracing makes a graph for one number of rows alone.
+    """
+    u, v = vectors.unflatten(0, (2, -1)).unbind()
+    return u, v
 
 
 def _cosine(u: Tensor, v: Tensor) -> Tensor:
@@ -142,5 +151,5 @@ class CosineHead(Head):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Return cosines in -1 to 1."""
-        u, v = self.dropout(vectors).chunk(2)
+        u, v = _halves(self.dropout(vectors))
         return _cosine(u, v)

@@ -56,6 +56,10 @@ class Adapter(nn.Module):
         """Return what it does in a layer, counted from 0 at the bottom."""
         raise NotImplementedError
 
+    def merge(self, encoder: Encoder) -> bool:  # noqa: ARG002
+        """Put it into the encoder's own weights for good, and say so; few adapters can."""
+        return False
+
 
 class Encoder(nn.Module):
     """An encoder whose input can be changed at the word embeddings, or behind them."""

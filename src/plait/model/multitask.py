@@ -90,19 +90,20 @@ class MultitaskModel(nn.Module):
         to what the encoder's first layer is given.
         """
         if isinstance(task, str):
-            return self._answer(task, self._encode(task, tokens, embeddings, shift), tokens.mask)
+            return self.read_out(task, self._encode(task, tokens, embeddings, shift), tokens.mask)
         if len(task.tasks) == 1:
             (alone,) = task.tasks
             encoded = self._encode(alone, tokens, embeddings, shift)
-            return [self._answer(alone, encoded, tokens.mask)]
+            return [self.read_out(alone, encoded, tokens.mask)]
         encoded = self.encoder(tokens, embeddings, None, shift)
         counts = [len(batch.tokens.ids) for batch in task.batches]
         hidden, masks = encoded.hidden.split(counts), tokens.mask.split(counts)
         pooled = [None] * len(counts) if encoded.pooled is None else encoded.pooled.split(counts)
         parts = zip(task.tasks, hidden, pooled, masks, strict=True)
-        return [self._answer(name, Encoded(h, (), p), mask) for name, h, p, mask in parts]
+        return [self.read_out(name, Encoded(h, (), p), mask) for name, h, p, mask in parts]
 
-    def _answer(self, task: str, encoded: Encoded, mask: Tensor) -> Tensor:
+    def read_out(self, task: str, encoded: Encoded, mask: Tensor) -> Tensor:
+        """Return a task's outputs, [examples, num_outputs], of rows the encoder has read."""
         head = self.heads[f"task-{task}"]
         if head.takes == "hidden":
             outputs: Tensor = head(encoded.hidden)

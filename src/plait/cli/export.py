@@ -1,0 +1,86 @@
+"""`plait export`: a run in a format that other programs read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from plait.cli.train import DataOption
+
+if TYPE_CHECKING:
+    from plait.export.run import Export
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    form: Annotated[
+        Literal["onnx", "sentence-transformers", "hf"],
+        typer.Option("--format", help="Who is to read it."),
+    ] = "onnx",
+    task: Annotated[
+        list[str] | None,
+        typer.Option("--task", metavar="TASK", help="Only this task; onnx takes several, hf one."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="A new folder; RUN-FORMAT unless given."),
+    ] = None,
+    precision: Annotated[
+        Literal["fp32", "int8"],
+        typer.Option("--precision", help="int8, of onnx alone, is smaller and answers a bit off."),
+    ] = "fp32",
+    data: DataOption = None,
+) -> None:
+    """Write a run for ONNX Runtime, sentence-transformers or transformers.
+
+    onnx answers every task; plait itself reads it back, with `plait predict DIR` and plait.load.
+    It is compared with the run on dev where the recipe's files are at hand.
+
+    sentence-transformers is the encoder for SentenceTransformer or, with --task, that task for
+    CrossEncoder. hf is one task for AutoModelForSequenceClassification. Both are exact; a run that
+    their classes cannot express is refused.
+    """
+    from plait.cli.display import Display
+
+    with Display() as display:
+        display.begin(f"exporting {run}")
+        from plait.export.run import export as export_run
+
+        done = export_run(
+            run,
+            out,
+            form=form,
+            tasks=task,
+            precision=precision,
+            data=data,
+            reading=display.reading,
+            answering=display.scoring,
+        )
+        if done.note:
+            display.note(done.note)
+    _show(done, precision)
+    typer.echo(f"The export is in {done.folder}; its README.md says how to use it.")
+
+
+def _show(done: Export, precision: str) -> None:
+    from plait.cli.display import figure, make_console, print_table
+
+    if not done.comparisons:
+        return
+    rows = [["task", "figure", "dev rows", "run", precision, "equal answers", "largest difference"]]
+    for name, each in done.comparisons.items():
+        figures = [figure(each.before), figure(each.after)]
+        rows.append(
+            [
+                name,
+                each.metric,
+                f"{each.rows:,}",
+                *figures,
+                f"{each.equal:.1%}",
+                f"{each.largest:.2g}",
+            ]
+        )
+    print_table(make_console(), rows, num_words=2)
+    typer.echo()

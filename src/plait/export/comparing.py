@@ -1,0 +1,82 @@
+"""How far an exported model's answers are from its run's, on dev rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from plait.evaluate import score_task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plait.data import Dataset
+    from plait.evaluate import Floats
+    from plait.predict import Answerer, Progress
+    from plait.types import TaskSpec
+
+MOST_ROWS = 2000
+"""Dev rows of a task that are compared; of more, as many at equal distances."""
+
+NEAR = 0.01
+"""Share of a score's range within which two scores are taken for equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One task before and after."""
+
+    metric: str
+    rows: int
+    before: float | None
+    """The run's figure, computed in fp32; None where it is undefined."""
+    after: float | None
+    equal: float
+    """Share of rows with the same class or labels, or a score less than 1% of its range away."""
+    largest: float
+    """Largest difference of a probability, or of a score in its own units."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def compare(
+    run: Answerer, exported: Answerer, datasets: Mapping[str, Dataset], progress: Progress | None
+) -> dict[str, Comparison]:
+    """Ask both about the same rows."""
+    found = {}
+    for name, dataset in datasets.items():
+        task, count = run.tasks[name], min(len(dataset), MOST_ROWS)
+        if not count:
+            continue
+        rows = torch.linspace(0, len(dataset) - 1, count).long().unique()
+        both = []
+        for model in (run, exported):
+            watched = model if progress is None else model.watched(progress)
+            both.append(watched.answer(name, dataset, rows))
+        assert dataset.labels is not None
+        labels = dataset.labels[rows].numpy()
+        figures = [score_task(task.spec, labels, answers).metrics[task.metric] for answers in both]
+        before, after = (value if math.isfinite(value) else None for value in figures)
+        largest = float(np.abs(both[0] - both[1]).max())
+        equal = float(_agree(task.spec, *both).mean())
+        found[name] = Comparison(task.metric, len(rows), before, after, equal, largest)
+    return found
+
+
+def _agree(spec: TaskSpec, first: Floats, second: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Say of each row whether both answer the same."""
+    if spec.kind == "score":
+        near: np.ndarray[Any, np.dtype[np.bool_]] = np.abs(first - second) < NEAR * (
+            spec.range[1] - spec.range[0]
+        )
+        return near
+    if spec.kind == "labels":
+        same = (first >= spec.threshold) == (second >= spec.threshold)
+        return np.asarray(same.all(axis=1))
+    return np.asarray(first.argmax(axis=1) == second.argmax(axis=1))

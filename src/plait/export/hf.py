@@ -1,0 +1,180 @@
+"""One task of a run becomes what AutoModelForSequenceClassification loads from the Hub.
+
+Its class for BERT computes classifier(tanh(dense(first token))). Two kinds of run are just that:
+pooling "cls-pooler" under a linear head, whose pooler is the dense layer, and pooling "cls" under
+an mlp head, whose first layer is. All else is refused. What comes after the classifier is put into
+its weights where it is linear: a calibration's temperature, a score's range. The rest is a softmax,
+a sigmoid or nothing, which `problem_type` tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from plait.errors import UsageError
+from plait.export.folder import write_facts
+from plait.export.hub import INSTEAD, HubModel, check_reading, encoder_of, to_hub, write_hub
+from plait.losses import (
+    BinaryCrossEntropy,
+    CrossEntropy,
+    LabelBinaryCrossEntropy,
+    MeanSquaredError,
+    ScoreCrossEntropy,
+)
+from plait.model.bert import Bert
+from plait.model.heads import LinearHead, MLPHead
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor, nn
+
+    from plait.model.encoder import Encoder
+    from plait.predict import Predictor
+
+
+Reading = Literal["softmax", "sigmoid", "plain"]
+"""What makes answers of a classifier's outputs."""
+
+PROBLEMS: dict[Reading, str] = {
+    "softmax": "single_label_classification",
+    "sigmoid": "multi_label_classification",
+    "plain": "regression",
+}
+"""Under which transformers' own pipeline does the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """The last layer, and what its numbers are."""
+
+    weight: Tensor
+    bias: Tensor
+    labels: tuple[str, ...]
+    reading: Reading
+
+    def settings(self) -> dict[str, Any]:
+        """Return what config.json says of it."""
+        return {
+            "architectures": ["BertForSequenceClassification"],
+            "id2label": {str(i): label for i, label in enumerate(self.labels)},
+            "label2id": {label: i for i, label in enumerate(self.labels)},
+            "problem_type": PROBLEMS[self.reading],
+        }
+
+
+def write_hf(folder: Path, run: Predictor, task: str) -> None:
+    """Write the Hub folder of one task."""
+    write_hub(folder, run, classify(run, task))
+    write_facts(folder, run, "hf", {"precision": "fp32", "task": task})
+
+
+def classify(run: Predictor, task: str, *, one_logit: bool = False) -> HubModel:
+    """Put a task's classifier on the encoder as the task sees it.
+
+    Yes or no has a logit for each; or, with `one_logit`, a single one for the yes.
+    """
+    check_reading(run)
+    encoder = encoder_of(run, task)
+    dense, out = _find_layers(run, task, encoder)
+    classifier = _make_classifier(run, task, out, one_logit=one_logit)
+    hub = to_hub(encoder, segments=run.config.encoder.segments)
+    weights = {f"bert.{name}": tensor for name, tensor in hub.weights.items()}
+    weights["bert.pooler.dense.weight"] = dense.weight
+    weights["bert.pooler.dense.bias"] = dense.bias
+    weights |= {"classifier.weight": classifier.weight, "classifier.bias": classifier.bias}
+    return HubModel({**hub.config, **classifier.settings()}, weights, hub.reads_types)
+
+
+def _find_layers(run: Predictor, task: str, encoder: Encoder) -> tuple[nn.Linear, nn.Linear]:
+    """Return the two layers after the first token's vector, where that is all a run has."""
+    spec, head, pooling = run.tasks[task].spec, run.model.heads[f"task-{task}"], run.model.pooling
+    wanted = 'encoder.pooling = "cls-pooler" and a linear head, or "cls" and an mlp head'
+    if not isinstance(encoder, Bert):
+        raise UsageError(
+            'only a run with plait\'s own BERT (encoder.architecture = "bert") can be put into '
+            f"transformers' classifier; {INSTEAD}"
+        )
+    if spec.inputs == "apart":
+        raise UsageError(
+            f"task {task!r} encodes its two texts apart, and transformers' classifier reads one "
+            f"input; {INSTEAD}, `--format sentence-transformers` the encoder"
+        )
+    if isinstance(head, LinearHead) and pooling == "cls-pooler":
+        return encoder.pooler.dense, head.out
+    if isinstance(head, MLPHead) and pooling == "cls" and head.hidden.out_features == encoder.width:
+        return head.hidden, head.out
+    named = run.config.tasks[task].head["name"]
+    raise UsageError(
+        f"task {task!r} has a head {named!r} on pooling {pooling!r}, which transformers' class for "
+        f"BERT cannot express: it needs {wanted} as wide as the encoder; {INSTEAD}"
+    )
+
+
+@torch.no_grad()
+def _make_classifier(run: Predictor, task: str, out: nn.Linear, *, one_logit: bool) -> Classifier:
+    """Return the layer whose outputs say all that the task's answers do."""
+    spec, loss = run.tasks[task].spec, run.tasks[task].loss
+    weight, bias = out.weight.detach(), out.bias.detach()
+    if type(loss) in (CrossEntropy, BinaryCrossEntropy):
+        temperature = run.temperatures.get(task, 1.0)
+        weight, bias, labels = weight / temperature, bias / temperature, spec.labels
+        if type(loss) is BinaryCrossEntropy:  # softmax of 0 and z is sigmoid of z
+            weight, bias = (torch.cat([torch.zeros_like(t), t]) for t in (weight, bias))
+        if one_logit and spec.kind == "binary":
+            return Classifier(weight[1:] - weight[:1], bias[1:] - bias[:1], labels[1:], "sigmoid")
+        return Classifier(weight, bias, labels, "softmax")
+    if type(loss) is LabelBinaryCrossEntropy:
+        return Classifier(weight, bias, spec.labels, "sigmoid")
+    if type(loss) is MeanSquaredError:
+        low, high = spec.range
+        if loss.scale == "unit":
+            weight, bias = weight * (high - low), bias * (high - low) + low
+        return Classifier(weight, bias, (task,), "plain")
+    if type(loss) is ScoreCrossEntropy:
+        return Classifier(weight, bias, (task,), "sigmoid")
+    named = (run.config.tasks[task].loss or {}).get("name", type(loss).__name__)
+    raise UsageError(
+        f"task {task!r} reads its answers off the outputs by the loss {named!r}, which "
+        f"transformers' classifier does not know; {INSTEAD}"
+    )
+
+
+def gives_share(run: Predictor, task: str) -> bool:
+    """Say whether a score comes out as its share of the range, from 0 to 1."""
+    return type(run.tasks[task].loss) is ScoreCrossEntropy
+
+
+def explain(run: Predictor, task: str) -> list[Sequence[str]]:
+    """Write how the folder is used."""
+    spec = run.tasks[task].spec
+    texts = '["One text."], ["Another text."]' if spec.is_pair else '["One text."]'
+    low, high = spec.range
+    score = f"logits[:, 0].clamp({low:g}, {high:g})  # the score"
+    if gives_share(run, task):
+        score = f"{low:g} + {high - low:g} * logits[:, 0].sigmoid()  # the score"
+    reading = {
+        "classes": "logits.softmax(-1)  # a probability for each label",
+        "binary": "logits.softmax(-1)  # a probability for each label",
+        "labels": f"logits.sigmoid()  # each label's probability; {spec.threshold:g} is enough",
+        "score": score,
+    }
+    return [
+        ["## Use it"],
+        [f"This folder holds the task {task}; `FOLDER` is where it is."],
+        [
+            "```python",
+            "from transformers import AutoModelForSequenceClassification, AutoTokenizer",
+            "",
+            'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
+            'model = AutoModelForSequenceClassification.from_pretrained("FOLDER")',
+            f'batch = tokenizer({texts}, padding=True, truncation=True, return_tensors="pt")',
+            "logits = model(**batch).logits",
+            reading[spec.kind],
+            "```",
+        ],
+    ]

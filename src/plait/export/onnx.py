@@ -1,0 +1,279 @@
+"""A run becomes ONNX graphs, and a folder that plait and ONNX Runtime answer with.
+
+model.onnx        tokens of an input -> its vector, and answers of all tasks that read one input
+task-NAME.onnx    the same for a task with an adapter, which sees an encoder of its own
+head-NAME.onnx    two vectors -> answers, for a task that encodes its two texts apart
+tokenizer.json, recipe.toml, export.json, README.md
+
+Answers are final: probabilities (calibrated where the run is), or scores in the task's units.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from plait.errors import EncoderError, UsageError
+from plait.export.folder import copy_reading, need, write_facts
+from plait.model.encoder import pool
+from plait.training.checkpoint import hash_file
+from plait.types import Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from plait.evaluate import Task
+    from plait.model.encoder import Encoder
+    from plait.model.interface import Adapter
+    from plait.model.multitask import MultitaskModel
+    from plait.predict import Predictor
+
+Precision = Literal["fp32", "int8"]
+
+INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+"""As the Hub names them; each int64 [batch, length]."""
+PAIR = ("first", "second")
+"""What a head of its own reads: float32 [batch, width] each."""
+VECTORS = "vectors"
+MODEL = "model.onnx"
+
+LARGEST = 2**31 - 2**24
+"""Bytes of weights a graph can hold itself; more are put into a file beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a task's answers come from."""
+
+    graph: str
+    output: str
+    head: str | None = None
+    """The graph that `output`'s two vectors go through, where texts are encoded apart."""
+
+    def to_json(self) -> dict[str, str]:
+        """Return plain values."""
+        head = {"head": self.head} if self.head else {}
+        return {"graph": self.graph, "output": self.output, **head}
+
+
+class _Answers(nn.Module):
+    """A task's outputs become its answers."""
+
+    def __init__(self, task: Task, temperature: float | None):
+        super().__init__()
+        self.loss, self.temperature = task.loss, temperature
+
+    def forward(self, outputs: Tensor) -> Tensor:
+        answers = self.loss.decode(outputs)
+        if self.temperature is None:
+            return answers
+        # As calibration.apply_temperature: the same for any loss that gives probabilities.
+        logs = answers.clamp(min=torch.finfo(answers.dtype).tiny).log()
+        return (logs / self.temperature).softmax(dim=-1)
+
+
+class _Inputs(nn.Module):
+    """Inputs become their vectors, and the answers of tasks that read one input."""
+
+    def __init__(
+        self,
+        model: MultitaskModel,
+        encoder: Encoder,
+        adapter: Adapter | None,
+        answers: dict[str, _Answers],
+    ):
+        super().__init__()
+        self.model, self.encoder, self.adapter = model, encoder, adapter
+        self.names, self.answers = list(answers), nn.ModuleList(answers.values())
+
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor
+    ) -> tuple[Tensor, ...]:
+        tokens = Tokens(input_ids, token_type_ids, attention_mask.bool())
+        encoded = self.encoder(tokens, None, self.adapter)
+        vectors = pool(encoded, tokens.mask, self.model.pooling)
+        outputs = [self.model.read_out(name, encoded, tokens.mask) for name in self.names]
+        decoded = [answers(o) for answers, o in zip(self.answers, outputs, strict=True)]
+        return (vectors, *decoded)
+
+
+class _Pairs(nn.Module):
+    """The vectors of two texts become a task's answers."""
+
+    def __init__(self, head: nn.Module, answers: _Answers):
+        super().__init__()
+        self.head, self.answers = head, answers
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        answers: Tensor = self.answers(self.head(torch.cat([first, second])))
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Which graphs there will be, and where each task's answers will come from."""
+
+    graphs: dict[str, nn.Module] = field(default_factory=dict)
+    outputs: dict[str, list[str]] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+
+
+def _plan(run: Predictor, tasks: Sequence[str]) -> _Plan:
+    model, plan = run.model, _Plan()
+    answers = {name: _Answers(run.tasks[name], run.temperatures.get(name)) for name in tasks}
+    apart = [name for name in tasks if run.tasks[name].spec.inputs == "apart"]
+    adapted = [name for name in tasks if f"task-{name}" in model.adapters]
+
+    def add(file: str, encoder: Encoder, adapter: Adapter | None, names: Sequence[str]) -> None:
+        joined = {name: answers[name] for name in names if name not in apart}
+        plan.graphs[file] = _Inputs(model, encoder, adapter, joined)
+        plan.outputs[file] = [VECTORS, *joined]
+        for name in names:
+            head = f"head-{name}.onnx" if name in apart else None
+            plan.places[name] = Place(file, VECTORS if head else name, head)
+
+    add(MODEL, model.encoder, None, [name for name in tasks if name not in adapted])
+    for name in adapted:
+        add(f"task-{name}.onnx", *adapt_encoder(model, name), [name])
+    for name in apart:
+        head = model.heads[f"task-{name}"]
+        if head.takes == "hidden":
+            raise UsageError(
+                f"the head of {name} reads all tokens of two texts, for which there is no graph; "
+                "export the other tasks with --task"
+            )
+        file = f"head-{name}.onnx"
+        plan.graphs[file], plan.outputs[file] = _Pairs(head, answers[name]), [name]
+    return plan
+
+
+def adapt_encoder(model: MultitaskModel, task: str) -> tuple[Encoder, Adapter | None]:
+    """Return the encoder a task sees: one with its adapter merged, or with it beside."""
+    key = f"task-{task}"
+    if key not in model.adapters:
+        return model.encoder, None
+    adapter: Adapter = model.adapters[key]  # type: ignore[assignment]
+    encoder = copy.deepcopy(model.encoder)
+    return (encoder, None) if adapter.merge(encoder) else (model.encoder, adapter)
+
+
+# --- writing them ------------------------------------------------------------------------
+
+
+def need_onnx() -> None:
+    """Refuse to begin without the packages that write graphs."""
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        need(package)
+
+
+def write_onnx(folder: Path, run: Predictor, tasks: Sequence[str], precision: Precision) -> None:
+    """Write a run's graphs and what reads them back."""
+    plan = _plan(run, tasks)
+    for file, graph in plan.graphs.items():
+        _write_graph(folder / file, graph.eval(), run, plan.outputs[file])
+        if precision == "int8":
+            _quantize(folder / file)
+    copy_reading(folder, run)
+    write_facts(folder, run, "onnx", _describe(folder, run, plan, precision))
+
+
+def _describe(folder: Path, run: Predictor, plan: _Plan, precision: Precision) -> dict[str, Any]:
+    tasks = {}
+    for name, place in plan.places.items():
+        spec = run.tasks[name].spec
+        meaning = {"range": spec.range} if spec.kind == "score" else {"labels": spec.labels}
+        given: dict[str, Any] = dict(meaning)
+        if spec.kind == "labels":
+            given["threshold"] = spec.threshold
+        if name in run.temperatures:
+            given["temperature"] = run.temperatures[name]
+        tasks[name] = {**place.to_json(), "kind": spec.kind, "texts": len(spec.text), **given}
+    settings = run.config.encoder
+    return {
+        "precision": precision,
+        "inputs": INPUTS,
+        "max_length": settings.max_length,
+        "segments": settings.segments,
+        "truncate": settings.truncate,
+        "vectors": {"graph": MODEL, "output": VECTORS, "width": run.model.encoder.width},
+        "tasks": tasks,
+        "graphs": {file: hash_file(folder / file) for file in plan.graphs},
+    }
+
+
+def _write_graph(path: Path, graph: nn.Module, run: Predictor, outputs: list[str]) -> None:
+    """Let torch trace a graph, of any number of rows and any length up to the run's."""
+    batch = torch.export.Dim("batch", min=1, max=2**20)
+    if isinstance(graph, _Pairs):
+        given = tuple(torch.randn(3, run.model.encoder.width) for _ in PAIR)
+        shapes: dict[str, Any] = {name: {0: batch} for name in PAIR}
+    else:
+        longest = run.config.encoder.max_length
+        length = torch.export.Dim("length", min=1, max=longest)
+        given = tuple(torch.ones(3, min(longest, 7), dtype=torch.long) for _ in INPUTS)
+        shapes = {name: {0: batch, 1: length} for name in INPUTS}
+    num_bytes = sum(p.numel() * p.element_size() for p in graph.parameters())
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.onnx.export(
+                graph,
+                given,
+                dynamo=True,
+                input_names=list(shapes),
+                output_names=outputs,
+                dynamic_shapes=shapes,
+                verbose=False,
+            )
+            assert program is not None
+            _check_sizes(path, program)
+            program.save(path, external_data=num_bytes > LARGEST)
+    except torch.onnx.OnnxExporterError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise EncoderError(f"torch cannot make a graph of {path.stem}: {reason}") from error
+
+
+def _check_sizes(path: Path, program: torch.onnx.ONNXProgram) -> None:
+    """Refuse a graph for one number of rows alone, which the exporter makes without a word."""
+    for given in program.model.graph.inputs:
+        if given.shape is None or isinstance(given.shape[0], int):
+            raise EncoderError(
+                f"torch makes a graph of {path.stem} that takes {given.shape} alone: some part of "
+                "it asks how many rows there are (chunk and split do); export the other tasks"
+            )
+
+
+def _quantize(path: Path) -> None:
+    """Make the products of a graph ones of whole numbers, in place."""
+    quantization = need("onnxruntime.quantization")
+    graph = need("onnx").load(path)
+    # The quantizer turns weights around and is then misled by what was known of their shapes.
+    del graph.graph.value_info[:]
+    with _quiet():
+        quantization.quantize_dynamic(
+            graph,
+            path,
+            per_channel=True,
+            weight_type=quantization.QuantType.QInt8,
+            use_external_data_format=path.with_name(f"{path.name}.data").exists(),
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the libraries say to their own developers off the terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

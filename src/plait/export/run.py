@@ -1,0 +1,189 @@
+"""A trained run becomes a folder in the format asked for: the one way in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from plait.errors import DataError, UsageError, suggest
+from plait.export import hf, sentence_transformers
+from plait.export.comparing import Comparison, compare
+from plait.export.folder import FILE, check_place, made_whole, write_page
+from plait.export.onnx import Precision, need_onnx, write_onnx
+from plait.export.runtime import ExportedModel, is_exported
+from plait.predict import Predictor
+from plait.training.checkpoint import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plait.data import Dataset
+    from plait.predict import Progress
+
+Format = Literal["onnx", "sentence-transformers", "hf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What came of an export."""
+
+    folder: Path
+    comparisons: dict[str, Comparison] = field(default_factory=dict)
+    """Of ONNX: each task before and after, on dev rows."""
+    note: str = ""
+    """Why nothing was compared."""
+
+
+def default_place(run: Path, form: Format, precision: Precision = "fp32") -> Path:
+    """Return where an export goes unless told: beside its run."""
+    return run.with_name("-".join([run.name, form, *(["int8"] if precision == "int8" else [])]))
+
+
+def export(
+    run: str | Path,
+    out: str | Path | None = None,
+    *,
+    form: Format = "onnx",
+    tasks: Sequence[str] | None = None,
+    precision: Precision = "fp32",
+    data: str | None = None,
+    reading: Progress | None = None,
+    answering: Progress | None = None,
+) -> Export:
+    """Write a run in another program's format, and compare the two where dev rows are at hand.
+
+    `tasks` are all unless given; hf takes exactly one. sentence-transformers without one is the
+    encoder for SentenceTransformer, with one a CrossEncoder.
+    """
+    source = Path(run)
+    place = default_place(source.resolve(), form, precision) if out is None else Path(out)
+    _check_words(form, tasks, precision)
+    check_place(place)
+    if is_exported(source):
+        raise UsageError(f"{source} is an export already; name the run it was made of")
+    model = _load(source)
+    names = [name for name in tasks or model.tasks if model.task(name)]
+    if form != "onnx":
+        _write_hub(place, model, form, names if tasks else [])
+        return Export(place)
+    need_onnx()
+    datasets, note = _load_dev(model, names, data, reading)  # a wrong --data is told at once
+    with made_whole(place) as folder:
+        write_onnx(folder, model, names, precision)
+        found = _compare(folder, model, datasets, answering)
+        write_page(folder, model, _explain_onnx(folder, found), {"library_name": "plait"})
+    return Export(place, found, note)
+
+
+def _load(source: Path) -> Predictor:
+    """Read a run so that it computes in fp32, in modules that can be traced."""
+    model = Predictor.load(source, device="cpu", precision="run")
+    return replace(model, scorer=replace(model.scorer, autocast=None), form="fp32")
+
+
+def _check_words(form: Format, tasks: Sequence[str] | None, precision: Precision) -> None:
+    if form not in get_args(Format):
+        raise UsageError(f"format {form!r} is not known{suggest(form, get_args(Format))}")
+    if precision not in get_args(Precision):
+        raise UsageError(
+            f"precision {precision!r} is not known{suggest(precision, get_args(Precision))}"
+        )
+    if precision == "int8" and form != "onnx":
+        raise UsageError("int8 is for --format onnx; the other formats hold weights in fp32")
+    if form == "hf" and len(tasks or ()) != 1:
+        raise UsageError("--format hf holds one task: name it with --task")
+    if form == "sentence-transformers" and len(tasks or ()) > 1:
+        raise UsageError(
+            "--format sentence-transformers holds one task, named with --task, or none: the encoder"
+        )
+
+
+def _write_hub(place: Path, model: Predictor, form: Format, names: Sequence[str]) -> None:
+    tag = "text-classification" if names else "sentence-similarity"
+    library = "transformers" if form == "hf" else "sentence-transformers"
+    with made_whole(place) as folder:
+        if form == "hf":
+            hf.write_hf(folder, model, names[0])
+            using = hf.explain(model, names[0])
+        elif names:
+            sentence_transformers.write_cross_encoder(folder, model, names[0])
+            using = sentence_transformers.explain_cross_encoder(model, names[0])
+        else:
+            sentence_transformers.write_encoder(folder, model)
+            using = sentence_transformers.explain_encoder()
+        write_page(folder, model, using, {"library_name": library, "pipeline_tag": tag})
+
+
+def _load_dev(
+    model: Predictor, names: Sequence[str], data: str | None, reading: Progress | None
+) -> tuple[dict[str, Dataset], str]:
+    """Read the dev rows of some tasks, or say why there are none to compare on."""
+    try:
+        datasets = model.load_split("dev", data=data, tasks=names, progress=reading)
+    except DataError as error:
+        if data is not None:
+            raise
+        return {}, f"nothing was compared on dev: {error}"
+    return datasets, "" if datasets else "nothing was compared: the recipe names no dev files"
+
+
+def _compare(
+    folder: Path, model: Predictor, datasets: dict[str, Dataset], answering: Progress | None
+) -> dict[str, Comparison]:
+    """Ask run and export about dev rows, and write what came of it into the folder."""
+    if not datasets:
+        return {}
+    found = compare(model, ExportedModel.load(folder, device="cpu"), datasets, answering)
+    facts = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    tasks = {name: each.to_json() for name, each in found.items()}
+    facts["measured"] = {"split": "dev", "tasks": tasks}
+    write_text(folder / FILE, json.dumps(facts, indent=1, allow_nan=False))
+    return found
+
+
+def _explain_onnx(folder: Path, found: dict[str, Comparison]) -> list[Sequence[str]]:
+    """Write how a folder of graphs is used, and what it was measured to lose."""
+    facts = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    first, task = next(iter(facts["tasks"].items()))
+    texts = '("One text.", "Another text.")' if task["texts"] == 2 else '"One text."'
+    words = '"One text." "Another text."' if task["texts"] == 2 else '"One text."'
+    told: list[Sequence[str]] = []
+    if found:
+        lines = [
+            f"| {name} | {c.metric} | {_figure(c.before)} | {_figure(c.after)} | {c.equal:.1%} | "
+            f"{c.rows:,} |"
+            for name, c in found.items()
+        ]
+        told = [
+            ["## Against the run"],
+            [
+                f"| task | figure | run | {facts['precision']} graph | equal answers | dev rows |",
+                "| --- | --- | --: | --: | --: | --: |",
+                *lines,
+            ],
+            ["Scores are taken for equal where they are less than 1% of their range apart."],
+        ]
+    return [
+        *told,
+        ["## Use it"],
+        [
+            "This folder holds ONNX graphs; `FOLDER` is where it is. `export.json` says which "
+            "graph answers which task. Answers are final: probabilities, calibrated if the run is, "
+            "or scores in their own units.",
+        ],
+        ["```console", f"$ plait predict FOLDER --task {first} {words}", "```"],
+        [
+            "```python",
+            "import plait",
+            "",
+            'model = plait.load("FOLDER")',
+            f'model.predict("{first}", [{texts}])',
+            "```",
+        ],
+    ]
+
+
+def _figure(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
