@@ -37,7 +37,7 @@ LINES = [
     ["ensemble", "fewshot"],
     ["runs"],
     ["search", "reproduce", "results", "mistakes", "audit", "estimator"],
-    ["report"],
+    ["report", "web"],
     ["recipes"],
     ["cli"],
     ["__main__"],
