@@ -48,7 +48,7 @@ def serve(
     ] = False,
     wait_ms: Annotated[
         float,
-        typer.Option("--wait-ms", min=0, max=1000, help="How long a text may wait for company."),
+        typer.Option("--wait-ms", min=0, max=10_000, help="How long a text may wait for company."),
     ] = 5.0,
     batch_size: Annotated[
         int, typer.Option("--batch-size", min=1, help="Texts answered together, at most.")

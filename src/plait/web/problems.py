@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: Python writes where an exception was raised into it
 class Problem(Exception):  # noqa: N818 - the word of RFC 9457
     """A request that is not answered, and why."""
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from plait.web.logs import Log
     from plait.web.parcels import RunsToLoad
 
+BACKLOG = 2048
+"""Connections that may wait to be accepted."""
+
 
 def serve(
     wanted: RunsToLoad,
@@ -59,6 +62,7 @@ def serve(
             log_config=None,
             access_log=False,
             server_header=False,
+            backlog=BACKLOG,
             timeout_graceful_shutdown=int(limits.seconds) + 1,
         )
         number = listener.getsockname()[1]
@@ -66,6 +70,7 @@ def serve(
         for i, worker in enumerate(workers):
             log.write("worker_started", worker=i, pid=worker.pid)
         log.write("started", host=host, port=number, runs=list(catalogs[0].runs))
+        listener.listen(BACKLOG)  # who comes at once waits a moment rather than being refused
         ready(f"http://{shown}:{number}", catalogs[0])
         # uvicorn hands a signal on when it is done; an orderly end is no error.
         signal.signal(signal.SIGTERM, lambda *_: None)
