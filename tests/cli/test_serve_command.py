@@ -26,8 +26,8 @@ def _apart(tmp_path, monkeypatch):
         (["a", "--runs", "."], "not both"),
         (["--host", "0.0.0.0"], "say --open as well"),
         (["--key-file", "none"], "there is no key file none"),
-        (["--port", "70000"], "70000"),
-        (["--workers", "0"], "0"),
+        (["--port", "70000"], "'--port'"),
+        (["--workers", "0"], "'--workers'"),
         (["--queue", "10"], "a queue of 10 rows"),
     ],
 )
