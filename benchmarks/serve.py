@@ -7,6 +7,7 @@ in what `plait serve` chooses for plait. Without --run, one is trained on the sa
 first (a minute or two). Each client sends a pair of texts, waits for the answer and sends the next;
 texts are of 3 to 60 words, and one request in twenty is broken. What must hold: every request is
 answered, the broken ones with a 4xx, none with a 5xx, and the server's memory does not grow.
+The CPU time of a request is also told, which other programs on the machine change less.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cpu_predict
 import numpy as np
@@ -168,14 +169,14 @@ def measure(command: list[str], port: int, args: argparse.Namespace) -> dict[str
     )
     try:
         wait_for(port, server)
-        bodies, seen, memory = make_bodies(args.task), Seen(), []
+        bodies, seen, uses = make_bodies(args.task), Seen(), []
         start = time.monotonic() + SETTLE_SECONDS
         until = start + args.seconds
 
         async def watch() -> None:
             while time.monotonic() < until:
                 if time.monotonic() >= start:
-                    memory.append(memory_of(server.pid))
+                    uses.append(look_at(server.pid))
                 await asyncio.sleep(1)
 
         async def go() -> None:
@@ -187,10 +188,10 @@ def measure(command: list[str], port: int, args: argparse.Namespace) -> dict[str
     finally:
         server.terminate()
         server.wait(60)
-    return figures(seen, memory, start, args.seconds)
+    return figures(seen, uses, start, args.seconds)
 
 
-def figures(seen: Seen, memory: list[float], start: float, seconds: float) -> dict[str, Any]:
+def figures(seen: Seen, uses: list[Use], start: float, seconds: float) -> dict[str, Any]:
     moments = np.array(seen.moments)
     latencies = np.array(seen.latencies)[moments >= start] * 1000
     inside = moments[moments >= start] - start
@@ -199,10 +200,13 @@ def figures(seen: Seen, memory: list[float], start: float, seconds: float) -> di
         float(((inside >= i * window) & (inside < (i + 1) * window)).sum() / window)
         for i in range(6)
     ]
-    third = max(1, len(memory) // 3)
+    third = max(1, len(uses) // 3)
+    memory = [use.mib for use in uses]
+    cpu = uses[-1].cpu_seconds - uses[0].cpu_seconds
     return records.spread(rates) | {
         "p50_ms": round(float(np.percentile(latencies, 50)), 1),
         "p99_ms": round(float(np.percentile(latencies, 99)), 1),
+        "cpu_ms": round(1000 * cpu / max(1, len(latencies)), 2),
         "statuses": {str(k): v for k, v in sorted(seen.statuses.items())},
         "lost": seen.lost,
         "wrong": seen.wrong,
@@ -227,16 +231,28 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def memory_of(pid: int) -> float:
-    """Return what a process and those it started hold, in MiB; 0 where there is no /proc."""
-    total = 0.0
+class Use(NamedTuple):
+    """What a process and those it started have taken."""
+
+    mib: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+def look_at(pid: int) -> Use:
+    """Return a server's use; nothing where there is no /proc."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
-        total += int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except (OSError, TypeError):
-        return total
-    return total + sum(memory_of(int(child)) for child in children)
+        times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        children = [c for thread in threads for c in (thread / "children").read_text().split()]
+    except OSError:
+        return Use()
+    resident = re.search(r"VmRSS:\s+(\d+)", status)
+    uses = [look_at(int(child)) for child in children]
+    return Use(
+        int(resident[1] if resident else 0) / 1024 + sum(use.mib for use in uses),
+        sum(map(int, times)) / os.sysconf("SC_CLK_TCK") + sum(use.cpu_seconds for use in uses),
+    )
 
 
 # --- the record --------------------------------------------------------------------------
@@ -246,8 +262,8 @@ def report(sides: dict[str, Any], args: argparse.Namespace) -> None:
     for name, side in sides.items():
         print(
             f"{name:32} {side['median']:7.1f} requests/s  p50 {side['p50_ms']} ms  "
-            f"p99 {side['p99_ms']} ms  lost {side['lost']}  wrong {side['wrong']}  "
-            f"{side['statuses']}  MiB {side['memory_mib']}"
+            f"p99 {side['p99_ms']} ms  CPU {side['cpu_ms']} ms  lost {side['lost']}  "
+            f"wrong {side['wrong']}  {side['statuses']}  MiB {side['memory_mib']}"
         )
     peers = {name: side for name, side in sides.items() if not name.startswith("plait")}
     ours = {name: side for name, side in sides.items() if name.startswith("plait")}
@@ -257,7 +273,8 @@ def report(sides: dict[str, Any], args: argparse.Namespace) -> None:
     settings = {"clients": args.clients, "seconds": args.seconds, "words": "3 to 60"}
     settings |= {"broken": "1 in 20", "encoder": args.encoder}
     latencies = "; ".join(
-        f"{name}: {s['p50_ms']:,} and {s['p99_ms']:,} ms" for name, s in sides.items()
+        f"{name}: {s['p50_ms']:,} and {s['p99_ms']:,} ms, {s['cpu_ms']} ms of CPU a request"
+        for name, s in sides.items()
     )
     failed = {n: sum(v for k, v in s["statuses"].items() if k >= "500") for n, s in ours.items()}
     held = "; ".join(

@@ -21,9 +21,7 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 @pytest.fixture(scope="module")
 def address(models):
     """An application on a port of its own."""
-    app = make_app(
-        models.catalog, [models], limits=Limits(), keys=Keys([]), log=Log(io.StringIO())
-    )
+    app = make_app(models.catalog, [models], limits=Limits(), keys=Keys([]), log=Log(io.StringIO()))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -87,9 +87,7 @@ def test_a_killed_worker_loses_nothing_and_is_replaced(tiny_run, tmp_path):
                 answers = list(people.map(ask, range(120)))
             assert {answer.status_code for answer in answers} == {200}
             for answer in answers:
-                for one, other in zip(
-                    answer.json()["answers"], expected["answers"], strict=True
-                ):
+                for one, other in zip(answer.json()["answers"], expected["answers"], strict=True):
                     assert one["mood"]["label"] == other["mood"]["label"]
             until = time.monotonic() + 60
             while len(server.log("worker_restarted")) < 2 and time.monotonic() < until:
@@ -141,7 +139,9 @@ def test_a_client_that_speaks_no_http(tiny_run, tmp_path):
                 connection.shutdown(socket.SHUT_WR)
                 assert b"Traceback" not in connection.recv(10_000)
         with httpx.Client(base_url=server.address, timeout=60) as client:
-            raw = b"GET /..%2f..%2fetc%2fpasswd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            raw = (
+                b"GET /..%2f..%2fetc%2fpasswd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            )
             with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
                 connection.sendall(raw + b"\r\n")
                 assert connection.recv(10_000).startswith(b"HTTP/1.1 404")
