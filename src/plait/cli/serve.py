@@ -22,7 +22,7 @@ DEMO = Path("runs/demo")
 def serve(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="RUN...", help="Folders of runs, or of ensembles."),
+        typer.Argument(metavar="RUN", help="Folders of runs, or of ensembles."),
     ] = None,
     folder: Annotated[
         Path | None,

@@ -34,14 +34,10 @@ class Log:
                 pass
 
     def capture(self) -> None:
-        """Take over what libraries log, uvicorn's warnings and errors above all."""
-        handler = _Handler(self)
-        for name in ("uvicorn", "uvicorn.error"):
-            logger = logging.getLogger(name)
-            logger.handlers, logger.propagate = [handler], False
-            logger.setLevel(logging.WARNING)
-        logging.getLogger("uvicorn.error").handlers = []
-        logging.getLogger("uvicorn.error").propagate = True
+        """Take over uvicorn's warnings and errors."""
+        logger = logging.getLogger("uvicorn")
+        logger.handlers, logger.propagate = [_Handler(self)], False
+        logger.setLevel(logging.WARNING)
 
 
 class _Handler(logging.Handler):
