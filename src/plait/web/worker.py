@@ -102,7 +102,7 @@ class Worker:
 def _run(pipe: Connection, wanted: RunsToLoad) -> None:
     """Answer until the pipe ends."""
     # Before torch comes: its threads must not keep the cores busy while they wait for each other,
-    # since the web's process and other workers want them. Ten times faster where they do.
+    # since the web's process and other workers want them.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _answer_all(pipe, wanted)
     os._exit(0)  # nothing here needs an end, and taking torch apart takes seconds
