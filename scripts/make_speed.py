@@ -32,6 +32,13 @@ ABOUT = {
         "padding and by plait, which works on no padding. fp32 is plait's default on CPUs; "
         '`precision = "bf16"` must be asked for.',
     ),
+    "serve": (
+        "Serving over HTTP",
+        "Many clients at once send pairs of texts of very different lengths, each the next when "
+        "the last is answered, and broken requests among them. The peer is FastAPI around "
+        "transformers' text-classification pipeline with the same weights, a request at a time; "
+        "plait is `plait serve` as it comes. Clients and servers share the machine's cores.",
+    ),
     "tokenise": (
         "Tokenising",
         "A file of sentence pairs is read and tokenised for the first time, beside "

@@ -161,6 +161,14 @@ def test_two_members_each_with_its_own_reading(tiny_run, second_run, tmp_path, h
     assert ensemble.evaluate("dev").tasks["mood"].num_examples == 18
 
 
+def test_tasks_answered_together_are_those_answered_apart(tiny_run, second_run, tmp_path):
+    model = plait.load(make_ensemble([tiny_run, second_run], tmp_path / "both"))
+    rows = model.tokenise([("the film was great .", "sad"), ("fine", "the walk was fine .")])
+    for task, answers in model.answer_together(["near", "same"], rows).items():
+        assert np.array_equal(answers, model.answer(task, rows))
+    assert model.share_passes(["mood", "same", "near"]) == [("mood",), ("same",), ("near",)]
+
+
 def test_members_that_read_alike_share_what_is_read(tiny_run, tmp_path):
     twin = shutil.copytree(tiny_run, tmp_path / "twin")
     ensemble = Ensemble.load(make_ensemble([tiny_run, twin], tmp_path / "e"))

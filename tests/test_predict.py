@@ -274,3 +274,38 @@ def test_heads_of_the_users_own_load_again(tmp_path, tiny_recipe, monkeypatch):
     plugin.unlink()
     with pytest.raises(RecipeError, match=r"plugins names .*scaled_head\.py, which is not a file"):
         plait.load(tmp_path / "run")
+
+
+# --- several tasks at once ---------------------------------------------------------------
+
+
+def test_tasks_on_the_same_rows_are_answered_as_one_by_one(predictor):
+    rows = predictor.tokenise([(text, "the walk was sad .") for text in TEXTS])
+    found = predictor.answer_together(["near", "same"], rows)
+    assert list(found) == ["near", "same"]
+    for task, answers in found.items():
+        assert (answers == predictor.answer(task, rows)).all()
+
+
+def test_tasks_that_read_the_same_input_share_a_pass(tmp_path, tiny_recipe, monkeypatch):
+    """Two tasks on one text take one pass; one with an adapter has its own."""
+    recipe = tiny_recipe()
+    again = '\n[tasks.{}]\nkind = "classes"\nlabels = ["bad", "so-so", "good"]\n'
+    again += 'text = "text"\nlabel = "label"\ntrain = "mood-train.csv"\n{}'
+    more = again.format("tone", "") + again.format("own", 'adapter = "lora"\n')
+    recipe.write_text(recipe.read_text(encoding="utf-8") + more, encoding="utf-8")
+    model = plait.load(plait.train(plait.read_recipe(recipe), tmp_path / "run").folder)
+    groups = [("mood", "tone"), ("same",), ("near",), ("own",)]
+    assert model.share_passes(list(model.tasks)) == groups
+
+    rows = model.tokenise([(text,) for text in TEXTS])
+    alone = {task: model.answer(task, rows) for task in ("own", "tone", "mood")}
+    passes = []
+    forward = model.model.encoder.forward
+    monkeypatch.setattr(
+        model.model.encoder, "forward", lambda *given: passes.append(1) or forward(*given)
+    )
+    found = model.answer_together(list(alone), rows)
+    assert len(passes) == 2
+    for task, answers in alone.items():
+        assert (found[task] == answers).all()

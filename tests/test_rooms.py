@@ -38,7 +38,7 @@ LINES = [
     ["ensemble", "fewshot"],
     ["runs"],
     ["search", "reproduce", "results", "mistakes", "audit", "estimator"],
-    ["report"],
+    ["report", "web"],
     ["recipes"],
     ["cli"],
     ["__main__"],

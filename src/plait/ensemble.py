@@ -348,9 +348,31 @@ class Ensemble(Answerer):
         """Return what the members, each calibrated if it is, come to in the data's order."""
         assert isinstance(dataset, Views)
         pairs = zip(self.members, dataset.views, strict=True)
-        answers = np.stack([m.answer(task, view, rows) for m, view in pairs])
+        return self._combine(task, [m.answer(task, view, rows) for m, view in pairs])
+
+    def _combine(self, task: str, answers: Sequence[Floats]) -> Floats:
         spec = self.tasks[task].spec
-        return combine(answers, self.how, spec.threshold if spec.kind == "labels" else None)
+        least = spec.threshold if spec.kind == "labels" else None
+        return combine(np.stack(answers), self.how, least)
+
+    def answer_together(self, tasks: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
+        """Return what `answer` returns, with as few passes as each member needs."""
+        assert isinstance(dataset, Views)
+        pairs = zip(self.members, dataset.views, strict=True)
+        each = [member.answer_together(tasks, view) for member, view in pairs]
+        return {
+            task: self._calibrate(task, self._combine(task, [found[task] for found in each]))
+            for task in tasks
+        }
+
+    def share_passes(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
+        """Group tasks that share a pass in every member."""
+        groups: dict[tuple[object, ...], list[str]] = {}
+        each = [member.share_passes(tasks) for member in self.members]
+        for task in tasks:
+            places = tuple(next(group for group in some if task in group) for some in each)
+            groups.setdefault(places, []).append(task)
+        return [tuple(group) for group in groups.values()]
 
     def fingerprint(self) -> str:
         """Name the answers: equal where answers are bound to be the same, to the last bit."""

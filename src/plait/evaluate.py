@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from plait.errors import RecipeError, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from plait.data import Collator, Dataset
     from plait.losses import Loss
     from plait.model.multitask import MultitaskModel
-    from plait.types import Kind, TaskSpec
+    from plait.types import Kind, TaskSpec, Tokens
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -405,12 +405,18 @@ class Scorer:
 
         `rows`, in rising order, are those to answer; all unless given.
         """
+        return self.answer_together((task,), dataset, rows)[task]
+
+    def answer_together(
+        self, tasks: Sequence[str], dataset: Dataset, rows: torch.Tensor | None = None
+    ) -> dict[str, Floats]:
+        """Return the answers of several tasks that see the same input, for one pass of it."""
         device = next(self.model.parameters()).device
         was_training = self.model.training
         self.model.eval()
-        parts: list[torch.Tensor] = []
+        parts: dict[str, list[torch.Tensor]] = {task: [] for task in tasks}
         places: list[torch.Tensor] = []
-        spec, loss = self.tasks[task].spec, self.tasks[task].loss
+        spec = self.tasks[tasks[0]].spec
         done = 0
         try:
             with (
@@ -418,27 +424,36 @@ class Scorer:
                 torch.autocast(device.type, self.autocast, enabled=self.autocast is not None),
             ):
                 for place, batch in self.collator.iterate(dataset, spec, self.batch_size, rows):
-                    outputs = self.model(task, batch.to(device).tokens)
-                    parts.append(loss.decode(outputs))
+                    found = self._ask(tasks, batch.to(device).tokens)
+                    for task, outputs in zip(tasks, found, strict=True):
+                        parts[task].append(self.tasks[task].loss.decode(outputs))
                     places.append(place)
                     if self.progress is not None:
                         done += len(place)
-                        self.progress(task, done, len(dataset) if rows is None else len(rows))
+                        total = len(dataset) if rows is None else len(rows)
+                        self.progress(", ".join(tasks), done, total)
         finally:
             self.model.train(was_training)
-        if not parts:
-            shape = (0,) if spec.kind == "score" else (0, len(spec.labels))
-            return np.zeros(shape)
+        if not places:
+            return {task: _no_answers(self.tasks[task].spec) for task in tasks}
+        order = torch.cat(places).argsort().numpy()
         # One wait for the device at the end, not one per batch.
-        answers = torch.cat(parts).double().cpu().numpy()
-        ordered: Floats = answers[torch.cat(places).argsort().numpy()]
-        return ordered
+        return {task: torch.cat(some).double().cpu().numpy()[order] for task, some in parts.items()}
+
+    def _ask(self, tasks: Sequence[str], tokens: Tokens) -> list[torch.Tensor]:
+        if len(tasks) == 1:
+            return [self.model(tasks[0], tokens)]
+        return self.model.answer_together(tasks, tokens)
 
     def score(
         self, datasets: Mapping[str, Dataset], rows: Mapping[str, torch.Tensor] | None = None
     ) -> Scores:
         """Score every task's data set, or only some rows of it."""
         return score_answers(self.tasks, datasets, self.answer, rows)
+
+
+def _no_answers(spec: TaskSpec) -> Floats:
+    return np.zeros((0,) if spec.kind == "score" else (0, len(spec.labels)))
 
 
 def score_answers(

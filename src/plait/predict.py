@@ -109,9 +109,19 @@ class Answerer(ABC):
         `dataset` is one that this read; `rows`, in rising order, are those to answer, all unless
         given. Probabilities are calibrated where `plait calibrate` was asked.
         """
-        answers = self.answer_uncalibrated(task, dataset, rows)
+        return self._calibrate(task, self.answer_uncalibrated(task, dataset, rows))
+
+    def _calibrate(self, task: str, answers: Floats) -> Floats:
         temperature = self.temperatures.get(task)
         return answers if temperature is None else apply_temperature(answers, temperature)
+
+    def answer_together(self, tasks: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
+        """Return what `answer` returns, for several tasks on the same rows."""
+        return {task: self.answer(task, dataset) for task in tasks}
+
+    def share_passes(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
+        """Group tasks so that those of a group cost one pass of an encoder together."""
+        return [(task,) for task in tasks]
 
     @abstractmethod
     def answer_uncalibrated(
@@ -381,6 +391,22 @@ class Predictor(SingleModel):
     ) -> Floats:
         """Return probabilities [examples, classes] or scores [examples], in the data's order."""
         return self.scorer.answer(task, dataset, rows)
+
+    def answer_together(self, tasks: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
+        """Return what `answer` returns, with one pass of the encoder for those that share it."""
+        found: dict[str, Floats] = {}
+        for group in self.share_passes(tasks):
+            found |= self.scorer.answer_together(group, dataset)
+        return {task: self._calibrate(task, found[task]) for task in tasks}
+
+    def share_passes(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
+        """Group tasks whose texts become the same input of the same encoder, without adapters."""
+        groups: dict[tuple[object, ...], list[str]] = {}
+        for task in tasks:
+            spec = self.task(task).spec
+            own = task if self.model.has_adapter(task) else None
+            groups.setdefault((len(spec.text), spec.inputs, own), []).append(task)
+        return [tuple(group) for group in groups.values()]
 
     def watched(self, progress: Progress) -> Self:
         """Return the same, calling `progress` with the task, rows done and rows in all."""

@@ -30,6 +30,7 @@ from plait.cli.report import report
 from plait.cli.reproduce import reproduce
 from plait.cli.results import results
 from plait.cli.search import search
+from plait.cli.serve import serve
 from plait.cli.submit import submit
 from plait.cli.train import train
 from plait.errors import PlaitError
@@ -56,6 +57,7 @@ app.command(epilog="Example: plait audit runs/demo --task sentiment")(audit)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
 app.command(epilog="Example: plait export runs/demo --format onnx --precision int8")(export)
+app.command(epilog="Example: plait serve runs/demo --port 8080")(serve)
 app.command(epilog="Example: plait card runs/demo")(card)
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
 app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)

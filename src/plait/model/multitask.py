@@ -13,7 +13,7 @@ from plait.model.interface import Adapter, Encoded
 from plait.types import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from plait.model.encoder import Encoder
     from plait.model.heads import Head
@@ -102,6 +102,18 @@ class MultitaskModel(nn.Module):
         parts = zip(task.tasks, hidden, pooled, masks, strict=True)
         return [self.read_out(name, Encoded(h, (), p), mask) for name, h, p, mask in parts]
 
+    def answer_together(self, tasks: Sequence[str], tokens: Tokens) -> list[Tensor]:
+        """Return several tasks' outputs for the same rows, after one pass through the encoder.
+
+        A task with an adapter has a pass of its own, and so must come alone.
+        """
+        encoded = self._encode(tasks[0], tokens, None, None)
+        return [self.read_out(task, encoded, tokens.mask) for task in tasks]
+
+    def has_adapter(self, task: str) -> bool:
+        """Say whether a task sees the encoder otherwise than the others do."""
+        return f"task-{task}" in self.adapters
+
     def read_out(self, task: str, encoded: Encoded, mask: Tensor) -> Tensor:
         """Return a task's outputs, [examples, num_outputs], of rows the encoder has read."""
         head = self.heads[f"task-{task}"]
@@ -113,7 +125,7 @@ class MultitaskModel(nn.Module):
 
     def shares_a_pass(self, task: str) -> bool:
         """Say whether a task's rows can be encoded together with those of others."""
-        return self.touches_encoder(task) and f"task-{task}" not in self.adapters
+        return self.touches_encoder(task) and not self.has_adapter(task)
 
     def add_head(self, task: str, head: Head) -> None:
         """Put in one more head."""

@@ -1,0 +1,304 @@
+"""All of it as one application: endpoints that check, queue, wait and answer."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from plait import __version__
+from plait.errors import suggest
+from plait.web.batching import Closed, Full, Job, Queue, Row, count_tasks, make_rows
+from plait.web.gate import Gate
+from plait.web.metrics import Metrics
+from plait.web.parcels import VECTOR
+from plait.web.pool import Died, Pool
+from plait.web.problems import Problem, describe_problems, handle_problems, respond
+from plait.web.schemas import (
+    EmbedRequest,
+    EmbedResponse,
+    Health,
+    PredictRequest,
+    PredictResponse,
+    RunList,
+    TaskList,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from plait.web.catalog import Catalog, RunFacts
+    from plait.web.keys import Keys
+    from plait.web.limits import Limits
+    from plait.web.logs import Log
+    from plait.web.parcels import Answer
+    from plait.web.pool import Backend
+
+PAGE = Path(__file__).parent / "page"
+
+ASKING = describe_problems(400, 401, 404, 408, 413, 422, 429, 500, 503, 504)
+
+
+def make_app(
+    catalog: Catalog,
+    backends: Sequence[Backend],
+    *,
+    limits: Limits,
+    keys: Keys,
+    log: Log,
+    local_only: bool = True,
+    log_texts: bool = False,
+) -> FastAPI:
+    """Make the application that serves some runs.
+
+    `backends` answer, all of them the same; they are closed with the application. `local_only`
+    says that only this machine is to reach it, under its own names.
+    """
+    queue = Queue(limits.queue, limits.batch_size, limits.wait_ms / 1000)
+    metrics = Metrics(lambda: len(queue), lambda: pool.num_alive)
+    pool = Pool(queue, backends, _Watcher(log, metrics))
+    service = Service(catalog, queue, limits, log_texts)
+
+    @asynccontextmanager
+    async def live(_: FastAPI) -> AsyncIterator[None]:
+        pool.start()
+        yield
+        await asyncio.to_thread(pool.close)
+
+    app = FastAPI(
+        title="plait",
+        version=__version__,
+        description="Trained runs answer texts. Errors have one shape, with a code and a sentence.",
+        lifespan=live,
+    )
+    handle_problems(app)
+    _add_questions(app, service)
+    _add_listings(app, catalog)
+    _add_signs(app, queue, pool, metrics)
+    app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    app.add_middleware(
+        Gate,
+        limits=limits,
+        keys=keys,
+        log=log,
+        metrics=metrics,
+        local_only=local_only and not keys,
+    )
+    return app
+
+
+# --- endpoints ---------------------------------------------------------------------------
+
+
+def _add_questions(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/predict", responses={200: {"model": PredictResponse}, **ASKING})
+    async def predict(body: PredictRequest, request: Request) -> Response:
+        """Answer tasks for texts."""
+        run = service.find_run(body.run)
+        given = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+        inputs = [(one,) if isinstance(one, str) else tuple(one) for one in given]
+        service.check(inputs)
+        wanted = [body.tasks] if isinstance(body.tasks, str) else body.tasks
+        tasks = choose_tasks(run, inputs, wanted)
+        answers = await service.ask(request, run, inputs, tasks)
+        if not body.probabilities:
+            answers = [
+                {t: {k: v for k, v in a.items() if k != "probabilities"} for t, a in row.items()}
+                for row in answers
+            ]
+        ordered = [{t: row[t] for t in some} for row, some in zip(answers, tasks, strict=True)]
+        return respond({"run": run.name, "answers": ordered})
+
+    @app.post("/v1/embed", responses={200: {"model": EmbedResponse}, **ASKING})
+    async def embed(body: EmbedRequest, request: Request) -> Response:
+        """Return the encoder's vectors of texts."""
+        run = service.find_run(body.run)
+        if not run.embeds:
+            message = f"{run.name} has no vectors of its own; ask one of its members"
+            raise Problem(422, "no_vectors", message)
+        inputs = [
+            (one,) for one in ([body.inputs] if isinstance(body.inputs, str) else body.inputs)
+        ]
+        service.check(inputs)
+        answers = await service.ask(request, run, inputs, [()] * len(inputs))
+        vectors = [answer[VECTOR] for answer in answers]
+        return respond({"run": run.name, "width": len(vectors[0]), "vectors": vectors})
+
+
+def _add_listings(app: FastAPI, catalog: Catalog) -> None:
+    @app.get("/v1/runs", response_model=RunList, responses=describe_problems(400, 401, 429))
+    async def runs() -> Response:
+        """List the runs that are served."""
+        return respond({"runs": [run.to_json() for run in catalog.runs.values()]})
+
+    @app.get(
+        "/v1/tasks", response_model=TaskList, responses=describe_problems(400, 401, 404, 422, 429)
+    )
+    async def tasks(run: str | None = None) -> Response:
+        """List the tasks of all runs, or of one."""
+        chosen = catalog.runs.values() if run is None else [_look_up(catalog, run)]
+        told = [
+            {"run": one.name, **task.to_json()} for one in chosen for task in one.tasks.values()
+        ]
+        return respond({"tasks": told})
+
+
+def _add_signs(app: FastAPI, queue: Queue, pool: Pool, metrics: Metrics) -> None:
+    @app.get("/healthz", response_model=Health, responses=describe_problems(400, 429))
+    async def healthz() -> Response:
+        """Say that the server lives."""
+        return respond({"status": "alive"})
+
+    @app.get("/readyz", response_model=Health, responses=describe_problems(400, 429, 503))
+    async def readyz() -> Response:
+        """Say whether a question would be answered now."""
+        if queue.is_closed or not pool.num_alive:
+            raise Problem(503, "not_ready", "no worker can answer; come again", _LATER)
+        return respond({"status": "ready"})
+
+    @app.get("/metrics", response_class=Response, responses=describe_problems(400, 401, 429))
+    async def show() -> Response:
+        """Return figures for Prometheus."""
+        return Response(metrics.show(), media_type="text/plain; version=0.0.4")
+
+
+# --- what endpoints ask ------------------------------------------------------------------
+
+_LATER = {"Retry-After": "2"}
+
+
+def _look_up(catalog: Catalog, name: str) -> RunFacts:
+    if name not in catalog.runs:
+        message = f"there is no run {name[:80]!r}{suggest(name[:80], catalog.runs)}"
+        raise Problem(404, "unknown_run", message)
+    return catalog.runs[name]
+
+
+def choose_tasks(
+    run: RunFacts, inputs: Sequence[tuple[str, ...]], wanted: Sequence[str] | None
+) -> list[tuple[str, ...]]:
+    """Return the tasks to ask of each input: those wanted, or all that take as many texts."""
+    if wanted is not None:
+        names = tuple(dict.fromkeys(wanted))
+        for name in names:
+            if name not in run.tasks:
+                message = f"{run.name} has no task {name[:80]!r}{suggest(name[:80], run.tasks)}"
+                raise Problem(422, "unknown_task", message)
+            for place, texts in enumerate(inputs):
+                if len(texts) != run.tasks[name].num_texts:
+                    one, other = ("two texts", "one") if len(texts) == 1 else ("one text", "two")
+                    message = (
+                        f"task {name!r} takes {one} an input, and inputs[{place}] has {other}; a "
+                        "pair is a list of two inside the list of inputs"
+                    )
+                    raise Problem(422, "wrong_texts", message)
+        return [names] * len(inputs)
+    fitting = {
+        count: tuple(name for name, task in run.tasks.items() if task.num_texts == count)
+        for count in (1, 2)
+    }
+    for place, texts in enumerate(inputs):
+        if not fitting[len(texts)]:
+            message = f"no task of {run.name} takes what inputs[{place}] has: {len(texts)} text(s)"
+            raise Problem(422, "wrong_texts", f"{message}; /v1/tasks lists what they take")
+    return [fitting[len(texts)] for texts in inputs]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What endpoints share."""
+
+    catalog: Catalog
+    queue: Queue
+    limits: Limits
+    log_texts: bool
+
+    def find_run(self, name: str | None) -> RunFacts:
+        """Look a run up by its name; the only one has no need of it."""
+        if name is not None:
+            return _look_up(self.catalog, name)
+        if len(self.catalog.runs) > 1:
+            names = ", ".join(self.catalog.runs)
+            raise Problem(422, "which_run", f"several runs are served; say which in run: {names}")
+        return next(iter(self.catalog.runs.values()))
+
+    def check(self, inputs: Sequence[tuple[str, ...]]) -> None:
+        """Refuse too many inputs, and texts that no model can read."""
+        most, longest = self.limits.inputs, self.limits.text_chars
+        if len(inputs) > most:
+            message = f"{len(inputs):,} inputs are too many for one request; send {most:,} at most"
+            raise Problem(422, "too_many_inputs", message)
+        for place, texts in enumerate(inputs):
+            for text in texts:
+                if len(text) > longest:
+                    message = f"inputs[{place}] has a text of {len(text):,} characters"
+                    raise Problem(422, "too_long", f"{message}; send {longest:,} at most")
+                if not text.strip():
+                    message = f"inputs[{place}] has an empty text; leave it out or fill it"
+                    raise Problem(422, "empty_text", message)
+                if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+                    message = f"inputs[{place}] holds a NUL or half a surrogate pair; send Unicode"
+                    raise Problem(422, "not_text", message)
+
+    async def ask(
+        self,
+        request: Request,
+        run: RunFacts,
+        inputs: Sequence[tuple[str, ...]],
+        tasks: Sequence[tuple[str, ...]],
+    ) -> list[Answer]:
+        """Queue a question and wait for its answers."""
+        facts: dict[str, Any] = {"run": run.name, "inputs": len(inputs)}
+        facts["tasks"] = sorted({task for some in tasks for task in some}) or ["embed"]
+        if self.log_texts:
+            facts["texts"] = inputs
+        request.state.facts = facts
+        job = Job(len(inputs))
+        try:
+            rows = make_rows(job, run, inputs, tasks)
+            if len(rows) > self.limits.queue:
+                message = "so many inputs of so many tasks never fit the queue; send fewer at once"
+                raise Problem(422, "too_many_inputs", message)
+            self.queue.put(rows)
+            async with asyncio.timeout(self.limits.seconds):
+                return await asyncio.wrap_future(job.future)
+        except Full as error:
+            message = f"too much is waiting; come again in {error.seconds} s"
+            raise Problem(429, "busy", message, {"Retry-After": str(error.seconds)}) from error
+        except Closed as error:
+            raise Problem(503, "stopping", "the server is stopping; come again", _LATER) from error
+        except TimeoutError as error:
+            message = f"no answer within {self.limits.seconds:g} s; send fewer inputs, or later"
+            raise Problem(504, "too_slow", message) from error
+        except Died as error:
+            message = "the model's process died of this question, twice; send other texts"
+            raise Problem(503, "worker_died", message, _LATER) from error
+
+
+class _Watcher:
+    """Writes what becomes of parcels and workers into the log and the figures."""
+
+    def __init__(self, log: Log, metrics: Metrics):
+        self._log, self._metrics = log, metrics
+
+    def answered(self, rows: Sequence[Row], seconds: float) -> None:
+        self._metrics.batch(len(rows), seconds, count_tasks(rows))
+
+    def failed(self, num_rows: int, num_again: int, error: Exception) -> None:
+        self._log.write(
+            "batch_failed", level="error", rows=num_rows, tried_again=num_again, error=str(error)
+        )
+
+    def restarted(self, number: int, reason: str, error: Exception | None) -> None:
+        if error is None:
+            self._metrics.restart()
+        event = "worker_restarted" if error is None else "worker_not_restarted"
+        told = None if error is None else str(error)
+        self._log.write(event, level="warning", worker=number, reason=reason, error=told)
