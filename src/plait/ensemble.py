@@ -59,11 +59,13 @@ def load(
     return kind.load(run, device=device, precision=precision, calibrated=calibrated)
 
 
-def load_to_calibrate(run: str | Path, *, device: str = "auto") -> Predictor | Ensemble:
+def load_to_calibrate(
+    run: str | Path, *, device: str = "auto"
+) -> Predictor | Ensemble | ExportedModel:
     """Read a model without temperatures of its own; those of an ensemble's members are theirs."""
     if is_ensemble(Path(run)):
         return Ensemble.load(run, device=device, calibrated=False, members_calibrated=True)
-    return Predictor.load(run, device=device, calibrated=False)
+    return load(run, device=device, calibrated=False)
 
 
 def is_ensemble(folder: Path) -> bool:
