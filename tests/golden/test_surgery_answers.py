@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from plait.aggregators import AGGREGATORS, Aggregator
+from plait.aggregators.base import multiply_in_pieces
 from plait.aggregators.gradvac import GradVac
 from plait.aggregators.nash_mtl import NashMTL
 from plait.aggregators.pcgrad import PCGrad
@@ -393,3 +394,9 @@ def test_nash_mtl_equals_torchjd_with_the_solver_it_comes_with():
         torch.testing.assert_close(
             NashMTL()(gradients, generator()), expected, rtol=0.02, atol=0.01
         )
+
+
+@pytest.mark.parametrize("length", [5, 16, 19])
+def test_inner_products_in_pieces_are_those_of_the_whole(length):
+    rows = torch.randn(3, length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert torch.allclose(multiply_in_pieces(rows, 8), rows @ rows.T)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
+
 from plait.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import torch
     from torch import Tensor
 
 
@@ -42,6 +43,26 @@ class Aggregator(ABC):
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027
         """Take back what `tensors` returned, from whatever device."""
+
+
+PIECE = 8192
+"""Parameters whose inner products a GPU takes at a time."""
+
+
+def inner_products(rows: Tensor) -> Tensor:
+    """Return the inner product of every two rows, [rows, rows], of rows that are very long."""
+    return multiply_in_pieces(rows, PIECE) if rows.is_cuda else rows @ rows.T
+
+
+def multiply_in_pieces(rows: Tensor, piece: int) -> Tensor:
+    """Return rows @ rows.T as a sum over pieces, each a product by itself.
+
+    A product so long and so narrow would otherwise be worked out by a small part of a GPU.
+    """
+    whole = rows.shape[1] // piece * piece
+    pieces = rows[:, :whole].unflatten(1, (-1, piece)).transpose(0, 1)  # [pieces, rows, piece]
+    rest = rows[:, whole:]
+    return torch.bmm(pieces, pieces.transpose(1, 2)).sum(dim=0) + rest @ rest.T
 
 
 def row_names(gradients: Tensor, tasks: Sequence[str]) -> list[str]:

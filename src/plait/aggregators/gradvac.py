@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from plait.aggregators.base import AGGREGATORS, Aggregator, row_names
+from plait.aggregators.base import AGGREGATORS, Aggregator, inner_products, row_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class GradVac(Aggregator):
         num_tasks = len(gradients)
         targets = self._find_targets(row_names(gradients, tasks), gradients)
         # As in PCGrad, all of it runs on the tasks x tasks matrix of inner products.
-        gram = gradients @ gradients.T
+        gram = inner_products(gradients)
         norms = gram.diagonal().sqrt()
         eye = torch.eye(num_tasks, device=gradients.device, dtype=gradients.dtype)
         drawn = torch.rand(

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from plait.aggregators.base import Aggregator, row_names
+from plait.aggregators.base import Aggregator, inner_products, row_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class GramAggregator(Aggregator):
         """Return the weighted sum of the rows."""
         if len(gradients) == 1:
             return gradients[0].clone()
-        gram = (gradients @ gradients.T).cpu()
+        gram = inner_products(gradients).cpu()
         size = float(gram.diagonal().mean())
         if not 0 < size < math.inf:  # nothing to solve: all 0, or past mending
             return gradients.sum(dim=0)

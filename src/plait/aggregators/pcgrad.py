@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from plait.aggregators.base import AGGREGATORS, Aggregator
+from plait.aggregators.base import AGGREGATORS, Aggregator, inner_products
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ class PCGrad(Aggregator):
         num_tasks = len(gradients)
         # Every projected g_i is a mix of the original rows, so the whole algorithm runs on the
         # tasks x tasks matrix of inner products; the long rows are touched twice in all.
-        gram = gradients @ gradients.T
+        gram = inner_products(gradients)
         mix = torch.eye(num_tasks, device=gradients.device, dtype=gradients.dtype)
         drawn = torch.rand(
             num_tasks, num_tasks, device=gradients.device, generator=generator

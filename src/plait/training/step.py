@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
+from plait.aggregators.base import inner_products
 from plait.data import Parcel
 from plait.model.dense import Dense, renew_copies
 from plait.model.multitask import Group
@@ -416,6 +417,6 @@ def default_generator(device: torch.device) -> torch.Generator:
 
 def _cosines(rows: Tensor) -> Tensor:
     """Return the cosine of every two rows, [rows, rows]; 0 where one of them is 0."""
-    gram = rows @ rows.T
+    gram = inner_products(rows)
     norms = gram.diagonal().sqrt().clamp(min=torch.finfo(gram.dtype).tiny)
     return (gram / norms / norms.unsqueeze(1)).clamp(-1, 1)
