@@ -1,0 +1,43 @@
+// The columns that answers are written into, called as `plait predict` calls them.
+
+export class AnswerTable {
+  #rows = [];
+
+  constructor(table, tasks) {
+    const taken = new Set(table.names);
+    this.tasks = tasks.map((task) => {
+      const free = [task.name, `predicted_${task.name}`, `plait_${task.name}`];
+      const name = free.find((one) => columnsOf(task, one).every((column) => !taken.has(column))) ?? free[2];
+      columnsOf(task, name).forEach((column) => taken.add(column));
+      return [task, name];
+    });
+    this.names = this.tasks.flatMap(([task, name]) => columnsOf(task, name));
+  }
+
+  put(row, answers) {
+    this.#rows[row] = answers;
+  }
+
+  cells(row) {
+    return this.tasks.flatMap(([task, name]) => {
+      const answer = this.#rows[row]?.[task.name];
+      return answer ? cellsOf(task, answer) : columnsOf(task, name).map(() => "");
+    });
+  }
+}
+
+function columnsOf(task, name) {
+  return task.kind === "score" ? [name] : [name, `${name}_label`, `${name}_confidence`];
+}
+
+function cellsOf(task, answer) {
+  if (task.kind === "score") return [shorten(answer.value)];
+  const isSeveral = Array.isArray(answer.value);
+  const value = isSeveral ? answer.value.join(";") : answer.value;
+  return [value, isSeveral ? answer.labels.join(";") : answer.label, shorten(answer.confidence)];
+}
+
+// Digits beyond the sixth depend on what a row was answered together with.
+function shorten(number) {
+  return number === null ? "" : Number(number.toFixed(6));
+}
