@@ -231,7 +231,7 @@ function drawTask(name, found) {
   return el(
     "article",
     { class: known.length === 2 ? "answer versus" : "answer" },
-    el("h2", {}, name, verdict && " ", verdict),
+    el("div", { class: "head" }, el("h2", {}, name), verdict),
     task.about && el("p", { class: "note" }, task.about),
     known.length === 1
       ? drawAnswer(task, known[0].answer)
