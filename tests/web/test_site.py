@@ -1,4 +1,4 @@
-"""The page's files: what a browser is told that it may do, and that nothing comes from elsewhere."""
+"""The page's files: what a browser may do with them; nothing comes from elsewhere."""
 
 from __future__ import annotations
 

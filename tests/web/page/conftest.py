@@ -97,9 +97,9 @@ def serve(loaded: Models, runs: Path) -> Callable[..., Any]:
 # --- a browser ---------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # no longer: while it is open, a loop runs that others would meet
 def browser() -> Iterator[Any]:
-    """One Chromium for all tests of a process."""
+    """One Chromium for the tests of a file."""
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     path = os.environ.get("PLAIT_CHROMIUM") or shutil.which("chromium")
     if path is None:

@@ -172,7 +172,7 @@ DROP = """([selector, name, text]) => {
   data.items.add(new File([text], name, { type: "text/csv" }));
   const zone = document.querySelector(selector);
   for (const kind of ["dragover", "drop"]) {
-    zone.dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+    zone.dispatchEvent(new DragEvent(kind, { dataTransfer: data, cancelable: true }));
   }
 }"""
 
@@ -292,7 +292,7 @@ def test_runs_are_browsed(tabs, address, runs):
     entry = page.locator(".runs > li", has=page.get_by_role("link", name="tiny", exact=True))
     scores = json.loads((runs / "tiny" / "scores.json").read_text("utf-8"))["dev"]["primary"]
     numbers = entry.locator(".number").all_inner_texts()
-    assert numbers == [f"{value:.3f}".replace("-", "−") for value in scores.values()]
+    assert numbers == [f"{value:.3f}".replace("-", "\u2212") for value in scores.values()]
     assert "recipe.toml" in page.locator(".runs > li", has_text="empty").inner_text()
     assert "ensemble of tiny, again" in page.locator(".runs").inner_text()
     entry.get_by_role("link", name="tiny").click()
@@ -363,7 +363,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(tabs, serve):
         dialog = page.get_by_role("dialog", name="This server asks for a key")
         dialog.get_by_label("Key").fill("a-wrong-key-of-enough-letters")
         dialog.get_by_role("button", name="Go on").click()
-        page.get_by_text("not one of this server’s").wait_for()
+        page.get_by_text("not one of this server").wait_for()
         dialog.get_by_label("Key").fill(KEY)
         page.keyboard.press("Enter")
         card(page, "mood").locator(".verdict").wait_for()
