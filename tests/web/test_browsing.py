@@ -121,7 +121,7 @@ NAMES = ["..", "%2e%2e", "tiny%2f..", "..%2ftiny", "etc", "TINY", "tiny%00", "a"
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rest", ["", "/curves", "/report", "/mistakes"])
 def test_a_name_is_no_path(asking, run, name, rest):
-    given = {"folders": {"tiny": run}, "errands": Errands("cpu")}
+    given = {"folders": {"tiny": run}, "errands": Errands(device="cpu")}
     done = asking("GET", f"/v1/runs/{name}{rest}", given=given)
     assert done.status_code == 404
     assert done.json()["error"]["code"] in ("unknown_run", "not_found")
@@ -148,7 +148,7 @@ def test_paths_lose_their_folders():
 
 def test_a_report_and_mistakes_are_made_and_kept(serving, run):
     async def go():
-        async with serving(folders={"tiny": run}, errands=Errands("cpu")) as client:
+        async with serving(folders={"tiny": run}, errands=Errands(device="cpu")) as client:
             mistakes = await wait(client, "/v1/runs/tiny/mistakes")
             report = await wait(client, "/v1/runs/tiny/report")
             again = await client.get("/v1/runs/tiny/report")
@@ -173,7 +173,7 @@ def test_a_report_and_mistakes_are_made_and_kept(serving, run):
 
 
 def test_a_report_that_is_there_is_shown_until_the_model_changes(asking, run):
-    given = {"folders": {"tiny": run}, "errands": Errands("cpu")}
+    given = {"folders": {"tiny": run}, "errands": Errands(device="cpu")}
     page = run / "report.html"
     page.write_text(f"<!DOCTYPE html>\n{MARK}\nmine")
     assert asking("GET", "/v1/runs/tiny/report", given=given).text.endswith("mine")
@@ -192,7 +192,7 @@ def test_where_data_is_missing_it_is_said_and_asking_again_tries_again(serving, 
     (run / "recipe.toml").write_text(broken, "utf-8")
 
     async def go():
-        async with serving(folders={"tiny": run}, errands=Errands("cpu")) as client:
+        async with serving(folders={"tiny": run}, errands=Errands(device="cpu")) as client:
             missing = await wait(client, "/v1/runs/tiny/mistakes")
             (run / "recipe.toml").write_text(recipe, "utf-8")
             return missing, await wait(client, "/v1/runs/tiny/mistakes")
@@ -213,7 +213,7 @@ def test_servers_that_show_no_data(asking, run, code):
 
 
 def test_few_things_wait_to_be_made(tmp_path):
-    errands = Errands("cpu")
+    errands = Errands(device="cpu")
     folders = [tmp_path / str(i) for i in range(MOST_WAITING + 1)]
     for folder in folders[:-1]:
         errands.ask("mistakes", folder)

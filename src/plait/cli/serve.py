@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.evaluate import DeviceOption, PrecisionOption
+from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,7 @@ def serve(
             help="Show reports and mistakes, which quote dev rows; with --open, not unless set.",
         ),
     ] = None,
+    data: DataOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
 ) -> None:
@@ -118,6 +120,7 @@ def serve(
             local_only=is_loopback(host),
             log_texts=log_texts,
             reports=not is_open if reports is None else reports,
+            data=data,
             ready=ready,
         )
 

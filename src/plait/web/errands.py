@@ -53,8 +53,8 @@ class Errand:
 class Errands:
     """Makes things on demand; safe to use from several threads."""
 
-    def __init__(self, device: str = "auto"):
-        self._device = device
+    def __init__(self, data: str | None = None, device: str = "auto"):
+        self._data, self._device = data, device
         self._known: OrderedDict[tuple[str, Path], Errand] = OrderedDict()
         self._waiting: SimpleQueue[Errand] = SimpleQueue()
         self._lock, self._stopping = Lock(), Event()
@@ -103,7 +103,7 @@ class Errands:
         """Have a process make it, and hear what it says until it ends."""
         context = multiprocessing.get_context("spawn")  # threads and forks do not go together
         ours, theirs = context.Pipe(duplex=False)
-        job = (errand.what, errand.folder, self._device)
+        job = (errand.what, errand.folder, self._data, self._device)
         process = context.Process(
             target=_make, args=(theirs, *job), name="plait-errand", daemon=True
         )
@@ -132,7 +132,7 @@ def _stamp(folder: Path) -> float:
         return 0.0
 
 
-def _make(pipe: Connection, what: str, folder: Path, device: str) -> None:
+def _make(pipe: Connection, what: str, folder: Path, data: str | None, device: str) -> None:
     """Make something, in a process of its own that lets questions go first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server's to hear; it ends this process
     if hasattr(os, "nice"):
@@ -147,7 +147,7 @@ def _make(pipe: Connection, what: str, folder: Path, device: str) -> None:
 
     try:
         pipe.send(("step", "loading the model"))
-        pipe.send(("made", MAKERS[what](folder, device, tell)))
+        pipe.send(("made", MAKERS[what](folder, data, device, tell)))
     except PlaitError as error:
         pipe.send(("error", hide_folders(str(error))))
     except Exception as error:  # whatever it is, the server goes on

@@ -1,7 +1,7 @@
 """A run's folder becomes pages for people: its report, and its worst mistakes.
 
-Both answer the run's own dev files, as its recipe names them. It takes seconds to minutes and
-all of torch, so that it has a process of its own (errands.py).
+Both answer the run's own dev files, as its recipe names them, or files of the same names in
+`data`. It takes seconds to minutes and all of torch, so that it has a process of its own (errands.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST = 30
 """Mistakes of a task that are shown; `plait mistakes --csv` writes all."""
 
 
-def make_report(folder: Path, device: str, tell: Tell) -> bytes:
+def make_report(folder: Path, data: str | None, device: str, tell: Tell) -> bytes:
     """Make the page that `plait report` makes."""
     from plait.report.page import write_report
 
@@ -35,6 +35,7 @@ def make_report(folder: Path, device: str, tell: Tell) -> bytes:
         write_report(
             [folder],
             out,
+            data=data,
             device=device,
             begin=tell,
             reading=_counted("reading", tell),
@@ -43,13 +44,14 @@ def make_report(folder: Path, device: str, tell: Tell) -> bytes:
         return out.read_bytes()
 
 
-def make_mistakes(folder: Path, device: str, tell: Tell) -> bytes:
+def make_mistakes(folder: Path, data: str | None, device: str, tell: Tell) -> bytes:
     """Find each task's worst mistakes on dev, and the kinds of text they gather in, as JSON."""
     from plait.mistakes import find_mistakes
     from plait.report.answers import answer_dev
 
     model, answered = answer_dev(
         folder,
+        data=data,
         device=device,
         reading=_counted("reading", tell),
         answering=_counted("answering", tell),

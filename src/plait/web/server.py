@@ -41,12 +41,14 @@ def serve(
     local_only: bool,
     log_texts: bool = False,
     reports: bool = True,
+    data: str | None = None,
     ready: Callable[[str, Catalog], None],
 ) -> None:
     """Serve runs until SIGINT or SIGTERM; what was accepted until then is answered.
 
-    `reports` says whether reports and mistakes are shown. `ready` is called with the address and
-    what is served, once requests can come.
+    `reports` says whether reports and mistakes are shown, and `data` where their rows are, if not
+    where recipes say. `ready` is called with the address and what is served, once requests can
+    come.
     """
     with _bind(host, port) as listener, _workers(wanted, num_workers, limits) as workers:
         catalogs = [worker.wait() for worker in workers]
@@ -59,7 +61,7 @@ def serve(
             local_only=local_only,
             log_texts=log_texts,
             folders=wanted.folders,
-            errands=Errands(wanted.device) if reports else None,
+            errands=Errands(data, wanted.device) if reports else None,
         )
         log.capture()
         config = uvicorn.Config(

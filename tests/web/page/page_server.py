@@ -37,7 +37,7 @@ def open_server(models: Models, runs: Path, *keys: str, **more: Any) -> Iterator
         keys=Keys(list(keys)),
         log=Log(io.StringIO()),
         folders=folders,
-        errands=Errands("cpu"),
+        errands=Errands(device="cpu"),
         **more,
     )
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))

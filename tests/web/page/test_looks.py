@@ -26,7 +26,8 @@ def try_link(texts, **params):
 
 def views(first, second):
     """Every view of the page, by name, with two runs that have the same tasks."""
-    text, pair = "A quiet little film.", ("Where is the key?", "Who has the key?")
+    text = "Not bad at all for a first novel, though the ending is rushed."
+    pair = ("How do I stop my cat from scratching the sofa?", "What keeps a cat off the furniture?")
     return {
         "empty": try_link([], run=first),
         "try": try_link([text], run=first),

@@ -76,7 +76,7 @@ function scale(values) {
   if (low === high) [low, high] = [low - 0.5, high + 0.5];
   const room = 0.04 * (high - low);
   [low, high] = [low === 0 ? 0 : low - room, high + room];
-  const step = roundUp((high - low) / 4);
+  const step = roundUp((high - low) / 5);
   const first = Math.ceil(low / step);
   const ticks = Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
   return [low, high, ticks];

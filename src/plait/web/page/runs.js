@@ -30,6 +30,7 @@ export async function showRuns(place, { signal }) {
     const reason = reasons.get(names[i]);
     if (reason) entry.append(el("p", { class: "note" }, `Cannot be tried: ${reason}.`));
     if (record.scores.length) entry.append(drawScores(record.scores));
+    else if (runs[i]) entry.append(el("p", { class: "note" }, `Answers ${runs[i].tasks.map((task) => task.name).join(", ")}.`));
   }));
 }
 
@@ -47,7 +48,7 @@ export function tellKind(record) {
   return [
     kinds[record.kind],
     record.recipe && `recipe ${record.recipe}`,
-    record.encoder && `encoder ${record.encoder}`,
+    record.encoder && (record.encoder === "packaged" ? "packaged encoder" : `encoder ${record.encoder}`),
     record.steps !== null && `${record.steps.toLocaleString("en")} updates`,
     record.seconds !== null && duration(record.seconds),
   ].filter(Boolean).join(" · ");
