@@ -1,7 +1,8 @@
 """A run's folder becomes pages for people: its report, and its worst mistakes.
 
 Both answer the run's own dev files, as its recipe names them, or files of the same names in
-`data`. It takes seconds to minutes and all of torch, so that it has a process of its own (errands.py).
+`data`. It takes seconds to minutes and all of torch, so that it has a process of its own
+(errands.py).
 """
 
 from __future__ import annotations

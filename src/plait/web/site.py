@@ -25,7 +25,7 @@ _COMMON = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 )
 POLICY = f"{_COMMON}style-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
-FRAMING = f"{_COMMON}style-src 'self' 'unsafe-inline'"
+FRAMING = f"{_COMMON}style-src 'self' 'unsafe-inline'; frame-src blob:"
 """For the page around a report, which brings its own style; its frame runs no scripts."""
 
 # Some machines call scripts plain text, which browsers then refuse to run.

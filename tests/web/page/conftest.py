@@ -15,6 +15,7 @@ from page_server import HTML, open_server
 
 from plait.config import read_recipe
 from plait.ensemble import make_ensemble
+from plait.report.markup import MARK
 from plait.training.run import train
 from plait.web.models import Models
 from plait.web.parcels import RunsToLoad
@@ -36,7 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def runs(tiny_run: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of runs: two alike, one of several labels, an ensemble, one that never began."""
+    """A folder of runs: two alike, one of several labels, an ensemble, one that never began.
+
+    The one of several labels has a report that somebody tampered with.
+    """
     folder = tmp_path_factory.mktemp("page") / "runs"
     shutil.copytree(tiny_run, folder / "tiny")
     (folder / "empty").mkdir()
@@ -45,6 +49,10 @@ def runs(tiny_run: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFa
         again = read_recipe(folder / "tiny" / "recipe.toml", extra={"seed": 8})
         train(again, folder / "again")
         train(read_recipe(_write_labels(folder.parent / "labels", tiny_encoder)), folder / "labels")
+    script = (
+        "<script>alert(1); parent.document.title = 'taken'</script><h1 onclick=alert(2)>Mine</h1>"
+    )
+    (folder / "labels" / "report.html").write_text(f"<!DOCTYPE html>\n{MARK}\n{script}")
     make_ensemble([folder / "tiny", folder / "again"], folder / "both", "mean")
     return folder
 

@@ -316,13 +316,28 @@ def test_an_ensemble_leads_to_its_members(tabs, address):
     page.get_by_role("heading", name="again", exact=True).wait_for()
 
 
+BLOCKED = "Blocked script execution"
+"""What a frame without scripts says to one, be it Playwright's."""
+
+
+def test_a_report_runs_no_scripts(tabs, address):
+    tabs.expected = (BLOCKED,)
+    page = tabs.open(f"{address}/report?run=labels")
+    page.frame_locator("iframe").get_by_role("heading", name="Mine").click()
+    assert page.title() == "Report of labels · plait"
+    assert any(trouble.startswith(BLOCKED) for trouble in tabs.troubles)
+
+
 def test_a_report_is_made_and_opened(tabs, address):
+    tabs.expected = (BLOCKED,)
     page = tabs.open(f"{address}/#/runs/tiny")
     page.get_by_role("link", name="Report").click()
     frame = page.frame_locator("iframe")
     frame.get_by_role("heading", name="What tiny learned").wait_for(timeout=60_000)
     style = "node => getComputedStyle(node).fontFamily"
     assert "system-ui" in frame.locator("body").evaluate(style)  # its own style is let in
+    frame.get_by_role("link", name="How it was made").click()
+    frame.locator("#making:target").wait_for()  # links to parts stay inside
     assert page.title() == "Report of tiny · plait"
     page.get_by_role("link", name="tiny").click()
     page.get_by_role("heading", name="Scores on dev").wait_for()

@@ -8,7 +8,8 @@ import { answerAll } from "./many.js";
 import { count } from "./numbers.js";
 import { TABLE } from "./samples.js";
 
-const NUM_SHOWN = 8;
+const NUM_SHOWN = 3; // of the rows that were given
+const NUM_ANSWERED = 8;
 const MOST_BYTES = 200e6;
 
 export async function showFile(place, { signal }) {
@@ -151,6 +152,7 @@ class Work {
     const told = el("p", { class: "note" });
     const progress = el("div", { class: "progress" }, bar, told, el("button", { type: "button", click: () => stop.abort() }, "Stop"));
     this.button.disabled = true;
+    this.button.classList.add("main");
     this.outcome.replaceChildren(progress);
     announce("Answering");
     const began = performance.now();
@@ -163,6 +165,7 @@ class Work {
     try {
       const problems = await answerAll({ run: run.name, tasks: this.tasks, table, places, hear, signal: stop.signal, keep: answers });
       this.outcome.replaceChildren(...drawOutcome(table, answers, problems));
+      this.button.classList.remove("main"); // the download is what comes next
       announce(`Done: ${count(table.rows.length, "row")} answered`);
     } catch (error) {
       const stopped = error.name === "AbortError";
@@ -195,7 +198,8 @@ function tellProblems(problems) {
 
 function drawTable(names, rows, marked = new Set()) {
   const cell = (kind) => (text, i) => el(kind, { class: marked.has(names[i]) ? "new" : null, scope: kind === "th" ? "col" : null }, shorten(String(text ?? "")));
-  const left = rows.length - NUM_SHOWN;
+  const most = marked.size ? NUM_ANSWERED : NUM_SHOWN;
+  const left = rows.length - most;
   return el(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": marked.size ? "First answered rows" : "First rows" },
@@ -203,7 +207,7 @@ function drawTable(names, rows, marked = new Set()) {
       "table",
       { class: "cells" },
       el("thead", {}, el("tr", {}, names.map(cell("th")))),
-      el("tbody", {}, rows.slice(0, NUM_SHOWN).map((row) => el("tr", {}, row.map(cell("td"))))),
+      el("tbody", {}, rows.slice(0, most).map((row) => el("tr", {}, row.map(cell("td"))))),
     ),
     left > 0 && el("p", { class: "note" }, `… and ${count(left, "more row")}`),
   );
