@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import itertools
 import json
 import re
 import time
@@ -160,13 +162,6 @@ def test_a_server_that_is_gone(tabs, serve):
 # --- files -------------------------------------------------------------------------------
 
 
-def download(page):
-    with page.expect_download() as waiting:
-        page.get_by_role("link", name="Download").click()
-    with waiting.value.path().open(encoding="utf-8", newline="") as file:
-        return waiting.value.suggested_filename, list(csv.DictReader(file))
-
-
 DROP = """([selector, name, text]) => {
   const data = new DataTransfer();
   data.items.add(new File([text], name, { type: "text/csv" }));
@@ -248,38 +243,41 @@ def test_a_chosen_file_and_its_progress(tabs, serve, loaded, tmp_path):
         page.get_by_role("link", name="Download some-answered.csv").wait_for()
 
 
-@pytest.mark.parametrize(
-    ("text", "words"), [("", "nothing in it"), ("a\0b", "no CSV"), ("\n\n", "nothing in it")]
-)
-def test_files_that_are_none(tabs, address, text, words):
+def test_files_that_are_none(tabs, address):
     page = tabs.open(f"{address}/#/file")
-    page.evaluate(DROP, [".drop", "x.csv", text])
-    assert words in page.get_by_role("alert").inner_text()
+    for text, words in (("", "nothing in it"), ("a\0b", "no CSV"), ("\n\n", "nothing in it")):
+        page.evaluate(DROP, [".drop", "x.csv", text])
+        assert words in page.get_by_role("alert").inner_text()
 
 
 CELLS = [["a", "b,c"], ['say "so"', "two\nlines"], ["", "x"], ["é — 😀", " pad "]]
+READ = """async (text) => {
+  const { guessSeparator, parse, format } = await import("/csv.js");
+  const separator = guessSeparator(text);
+  return [separator, parse(text, separator), format(parse(text, separator), separator)];
+}"""
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_csv_is_read_and_written_as_python_does(tabs, address, separator, ending, tmp_path):
-    path = tmp_path / "x.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
+def test_csv_is_read_and_written_as_python_does(tabs, address):
+    page = tabs.open(f"{address}/docs")
+    for separator, ending in itertools.product(",;\t", ("\n", "\r\n")):
+        file = io.StringIO(newline="")
         writer = csv.writer(file, delimiter=separator, lineterminator=ending)
         writer.writerows([["one", "two"], *CELLS])
-    text = "\ufeff" + path.read_bytes().decode("utf-8")
+        found, rows, written = page.evaluate(READ, "\ufeff" + file.getvalue())
+        assert found == separator
+        assert rows == [["one", "two"], *CELLS]
+        assert list(csv.reader(io.StringIO(written, newline=""), delimiter=separator)) == rows
+
+
+def test_names_and_widths_of_a_table_are_found(tabs, address):
     page = tabs.open(f"{address}/docs")
-    read = """async (text) => {
-      const { guessSeparator, parse, format } = await import("/csv.js");
-      const separator = guessSeparator(text);
-      return [separator, parse(text, separator), format(parse(text, separator), separator)];
-    }"""
-    found, rows, written = page.evaluate(read, text)
-    assert found == separator
-    assert rows == [["one", "two"], *CELLS]
-    path.write_bytes(written.encode())
-    with path.open(encoding="utf-8", newline="") as file:
-        assert list(csv.reader(file, delimiter=separator)) == rows
+    read = """async (text) => (await import("/csv.js")).readTable(text, "x.csv")"""
+    named = page.evaluate(read, "id,text\n1,a\n2,b,more\n")
+    assert named["names"] == ["id", "text", "column 3"]
+    assert named["rows"] == [["1", "a", ""], ["2", "b", "more"]]
+    bare = page.evaluate(read, "A first row that is a sentence and no name of a column\nAnother\n")
+    assert (bare["names"], len(bare["rows"])) == (["column 1"], 2)
 
 
 # --- runs --------------------------------------------------------------------------------

@@ -8,16 +8,18 @@ const MOST_BARS = 10;
 // What was answered, in a few words.
 export function say(task, answer) {
   if (task.kind === "score") return round(answer.value);
-  if (task.kind === "labels") return answer.labels.length ? answer.labels.join(", ") : "none of the labels";
+  if (task.kind === "labels")
+    return answer.labels.length ? answer.labels.join(", ") : "none of the labels";
   return answer.label;
 }
 
 // What a task answers with, in a line.
 export function explain(task) {
-  const meaning = {
-    score: () => `answers with a score from ${task.range.join(" to ")}`,
-    labels: () => `answers with any of: ${task.labels.join(", ")}`,
-  }[task.kind] ?? (() => `answers with one of: ${task.labels.join(", ")}`);
+  const meaning =
+    {
+      score: () => `answers with a score from ${task.range.join(" to ")}`,
+      labels: () => `answers with any of: ${task.labels.join(", ")}`,
+    }[task.kind] ?? (() => `answers with one of: ${task.labels.join(", ")}`);
   return (task.about ? `${task.about} It ` : "It ") + meaning() + ".";
 }
 
@@ -31,7 +33,9 @@ export function drawAnswer(task, answer) {
   const isScore = task.kind === "score";
   const sure = isScore
     ? `on a scale of ${task.range[0]} to ${task.range[1]}`
-    : task.kind === "labels" ? "any number of labels may hold" : `${percent(answer.confidence)} sure`;
+    : task.kind === "labels"
+      ? "any number of labels may hold"
+      : `${percent(answer.confidence)} sure`;
   return [
     el(
       "p",
@@ -48,7 +52,8 @@ function drawBars(task, answer) {
   const holds = new Set(answer.labels ?? [answer.label]);
   let entries = Object.entries(answer.probabilities);
   if (entries.length <= MOST_BARS) return bars(entries, holds);
-  entries = entries.sort(([, one], [, other]) => other - one); // too many to find one's way in order
+  // Too many to be looked through in the order of their numbers.
+  entries = entries.sort(([, one], [, other]) => other - one);
   return el(
     "div",
     {},

@@ -28,7 +28,8 @@ async function send(path, { body, signal } = {}) {
 async function request(path, options) {
   let response = await send(path, options);
   while (response.status === 401) {
-    if (!(await askForKey())) throw new Problem("without a key this server answers nothing", { status: 401 });
+    if (!(await askForKey()))
+      throw new Problem("without a key this server answers nothing", { status: 401 });
     response = await send(path, options);
   }
   if (response.ok) return response;
@@ -60,8 +61,14 @@ export async function getMade(path, tell, signal) {
 
 export function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {
-    const stop = () => { clearTimeout(timer); reject(new DOMException("stopped", "AbortError")); };
-    const timer = setTimeout(() => { signal?.removeEventListener("abort", stop); resolve(); }, milliseconds);
+    const stop = () => {
+      clearTimeout(timer);
+      reject(new DOMException("stopped", "AbortError"));
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, milliseconds);
     if (signal?.aborted) stop();
     else signal?.addEventListener("abort", stop, { once: true });
   });
@@ -78,7 +85,10 @@ export async function listServed() {
   served ??= Promise.all([get("/v1/runs"), get("/v1/tasks")]);
   try {
     const [{ runs, left_out: leftOut, shows_data: showsData }, { tasks }] = await served;
-    const found = runs.map((run) => ({ ...run, tasks: tasks.filter((task) => task.run === run.name) }));
+    const found = runs.map((run) => ({
+      ...run,
+      tasks: tasks.filter((task) => task.run === run.name),
+    }));
     return { runs: found, leftOut, showsData };
   } catch (error) {
     served = null;

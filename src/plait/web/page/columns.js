@@ -1,4 +1,5 @@
-// The columns that answers are written into, called as `plait predict` calls them.
+// The columns that texts are read from, and those that answers are written into, which are called
+// as `plait predict` calls them.
 
 export class AnswerTable {
   #rows = [];
@@ -7,7 +8,8 @@ export class AnswerTable {
     const taken = new Set(table.names);
     this.tasks = tasks.map((task) => {
       const free = [task.name, `predicted_${task.name}`, `plait_${task.name}`];
-      const name = free.find((one) => columnsOf(task, one).every((column) => !taken.has(column))) ?? free[2];
+      const name =
+        free.find((one) => columnsOf(task, one).every((column) => !taken.has(column))) ?? free[2];
       columnsOf(task, name).forEach((column) => taken.add(column));
       return [task, name];
     });
@@ -40,4 +42,14 @@ function cellsOf(task, answer) {
 // Digits beyond the sixth depend on what a row was answered together with.
 function shorten(number) {
   return number === null ? "" : Number(number.toFixed(6));
+}
+
+// Columns called as a task's own are, else those with the longest texts.
+export function guessColumns({ names, rows }, tasks) {
+  for (const task of [...tasks].sort((one, other) => other.num_texts - one.num_texts)) {
+    if (task.columns.every((column) => names.includes(column))) return task.columns;
+  }
+  const some = rows.slice(0, 50);
+  const lengths = names.map((_, i) => some.reduce((sum, row) => sum + row[i].length, 0));
+  return [names[lengths.indexOf(Math.max(...lengths))]];
 }

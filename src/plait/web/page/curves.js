@@ -2,6 +2,7 @@
 
 import { el, svg } from "./dom.js";
 import { figure } from "./numbers.js";
+import { drawTable } from "./tables.js";
 
 const HEIGHT = 240;
 const NUM_COLOURS = 6;
@@ -14,11 +15,12 @@ export function drawCurves(title, curves, best, signal) {
     .map(([name, points]) => [name, points.filter(([, value]) => value !== null)])
     .filter(([, points]) => points.length);
   const frame = el("div", { class: "chart" });
-  const draw = () => frame.replaceChildren(drawChart(title, known, best, Math.max(280, frame.clientWidth)));
+  const draw = () =>
+    frame.replaceChildren(drawChart(title, known, best, Math.max(280, frame.clientWidth)));
   const observer = new ResizeObserver(draw);
   observer.observe(frame);
   signal.addEventListener("abort", () => observer.disconnect());
-  return el("figure", {}, drawLegend(known), frame, drawTable(title, known));
+  return el("figure", {}, drawLegend(known), frame, drawValues(title, known));
 }
 
 function drawLegend(known) {
@@ -29,9 +31,15 @@ function drawLegend(known) {
       el(
         "li",
         {},
-        svg("svg", { width: 26, height: 12, "aria-hidden": "true", class: `series-${i % NUM_COLOURS}` }, svg("path", { d: "M0 6H26" }), drawMark(i, 13, 6)),
+        svg(
+          "svg",
+          { width: 26, height: 12, "aria-hidden": "true", class: `series-${i % NUM_COLOURS}` },
+          svg("path", { d: "M0 6H26" }),
+          drawMark(i, 13, 6),
+        ),
         name,
-      )),
+      ),
+    ),
   );
 }
 
@@ -41,23 +49,57 @@ function drawChart(title, known, best, width) {
   const [low, high, ticks] = scale(points.map(([, value]) => value));
   const last = Math.max(...points.map(([step]) => step), 1);
   const x = (step) => EDGE.left + (step / last) * (width - EDGE.left - right);
-  const y = (value) => EDGE.top + ((high - value) / (high - low)) * (HEIGHT - EDGE.top - EDGE.bottom);
-  const line = (some) => some.map(([step, value], i) => `${i ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`).join("");
-  const describe = known.map(([name, some]) => `${name} from ${figure(some[0][1])} to ${figure(some.at(-1)[1])}`).join("; ");
+  const y = (value) =>
+    EDGE.top + ((high - value) / (high - low)) * (HEIGHT - EDGE.top - EDGE.bottom);
+  const line = (some) =>
+    some
+      .map(([step, value], i) => `${i ? "L" : "M"}${x(step).toFixed(1)} ${y(value).toFixed(1)}`)
+      .join("");
+  const describe = known
+    .map(([name, some]) => `${name} from ${figure(some[0][1])} to ${figure(some.at(-1)[1])}`)
+    .join("; ");
   return svg(
     "svg",
     { width, height: HEIGHT, role: "img", "aria-label": `${title}: ${describe}.` },
-    ticks.map((tick) => svg("g", { class: "tick" }, svg("path", { d: `M${EDGE.left} ${y(tick)}H${width - right}` }), svg("text", { x: EDGE.left - 8, y: y(tick) + 4, "text-anchor": "end" }, trim(tick)))),
-    stepTicks(last, width).map((step) => svg("text", { x: x(step), y: HEIGHT - 12, "text-anchor": step === 0 ? "start" : "middle" }, step.toLocaleString("en"))),
+    ticks.map((tick) =>
+      svg(
+        "g",
+        { class: "tick" },
+        svg("path", { d: `M${EDGE.left} ${y(tick)}H${width - right}` }),
+        svg("text", { x: EDGE.left - 8, y: y(tick) + 4, "text-anchor": "end" }, trim(tick)),
+      ),
+    ),
+    stepTicks(last, width).map((step) =>
+      svg(
+        "text",
+        { x: x(step), y: HEIGHT - 12, "text-anchor": step === 0 ? "start" : "middle" },
+        step.toLocaleString("en"),
+      ),
+    ),
     svg("text", { x: width - right, y: HEIGHT - 12, "text-anchor": "end" }, "updates"),
-    best !== null && best > 0 && svg("g", { class: "best" }, svg("path", { d: `M${x(best)} ${EDGE.top}V${HEIGHT - EDGE.bottom}` }), svg("text", { x: x(best) + (best > last / 2 ? -5 : 5), y: EDGE.top + 4, "text-anchor": best > last / 2 ? "end" : "start" }, "best")),
+    best > 0 && drawBest(x(best), best > last / 2),
     known.map(([name, some], i) =>
       svg(
         "g",
         { class: `series-${i % NUM_COLOURS}` },
         svg("path", { d: line(some) }),
-        some.length <= 40 && some.map(([step, value]) => drawMark(i, x(step), y(value), `${name}: ${figure(value)} after ${step} updates`)),
-      )),
+        some.length <= 40 &&
+          some.map(([step, value]) =>
+            drawMark(i, x(step), y(value), `${name}: ${figure(value)} after ${step} updates`),
+          ),
+      ),
+    ),
+  );
+}
+
+function drawBest(x, isLate) {
+  const y = EDGE.top;
+  const [place, anchor] = isLate ? [x - 5, "end"] : [x + 5, "start"];
+  return svg(
+    "g",
+    { class: "best" },
+    svg("path", { d: `M${x} ${y}V${HEIGHT - EDGE.bottom}` }),
+    svg("text", { x: place, y: y + 4, "text-anchor": anchor }, "best"),
   );
 }
 
@@ -78,7 +120,9 @@ function scale(values) {
   [low, high] = [low === 0 ? 0 : low - room, high + room];
   const step = roundUp((high - low) / 5);
   const first = Math.ceil(low / step);
-  const ticks = Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+  const ticks = Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) =>
+    Number(((first + i) * step).toPrecision(12)),
+  );
   return [low, high, ticks];
 }
 
@@ -99,22 +143,21 @@ function trim(number) {
   return String(number).replace("-", "−");
 }
 
-function drawTable(title, known) {
-  const steps = [...new Set(known.flatMap(([, some]) => some.map(([step]) => step)))].sort((one, other) => one - other);
+function drawValues(title, known) {
+  const steps = [...new Set(known.flatMap(([, some]) => some.map(([step]) => step)))];
   const values = known.map(([, some]) => new Map(some));
+  const rows = steps
+    .sort((one, other) => one - other)
+    .map((step) => [
+      step.toLocaleString("en"),
+      ...values.map((one) => (one.has(step) ? figure(one.get(step)) : "")),
+    ]);
+  const names = ["Updates", ...known.map(([name]) => name)];
+  const options = { column: () => "number", hasHeads: true, isTall: true };
   return el(
     "details",
     {},
     el("summary", {}, "The same as a table"),
-    el(
-      "div",
-      { class: "scroll tall", tabindex: "0", role: "region", "aria-label": title },
-      el(
-        "table",
-        {},
-        el("thead", {}, el("tr", {}, ["Updates", ...known.map(([name]) => name)].map((name) => el("th", { scope: "col", class: "number" }, name)))),
-        el("tbody", {}, steps.map((step) => el("tr", {}, el("th", { scope: "row", class: "number" }, step.toLocaleString("en")), values.map((one) => el("td", { class: "number" }, one.has(step) ? figure(one.get(step)) : ""))))),
-      ),
-    ),
+    drawTable(title, names, rows, options),
   );
 }

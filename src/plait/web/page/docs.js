@@ -1,8 +1,18 @@
 // The API as a page: every endpoint of openapi.json, what it takes and what it gives.
 
 import { complain, el } from "./dom.js";
+import { drawTable } from "./tables.js";
 
 const place = document.getElementById("endpoints");
+
+const TYPES = {
+  null: "nothing",
+  string: "text",
+  integer: "whole number",
+  number: "number",
+  boolean: "true or false",
+  object: "object",
+};
 
 function follow(schema, api) {
   return schema?.$ref ? api.components.schemas[schema.$ref.split("/").pop()] : schema;
@@ -17,30 +27,26 @@ function nameType(schema, api) {
     const items = nameType(schema.items, api) || "anything";
     return items.includes(" or ") ? `list of (${items})` : `list of ${items}`;
   }
-  return { null: "nothing", string: "text", integer: "whole number", number: "number", boolean: "true or false", object: "object" }[schema.type] ?? "anything";
+  return TYPES[schema.type] ?? "anything";
 }
 
-function drawFields(schema, api) {
-  const known = follow(schema, api);
-  const fields = Object.entries(known?.properties ?? {});
+function drawFields(label, schema, api) {
+  const fields = Object.entries(follow(schema, api)?.properties ?? {});
   if (!fields.length) return "";
-  return el(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": `Fields of ${known.title}` },
-    el(
-      "table",
-      {},
-      el("thead", {}, el("tr", {}, ["Field", "Holds", ""].map((name) => (name ? el("th", { scope: "col" }, name) : el("td"))))),
-      el("tbody", {}, fields.map(([name, field]) =>
-        el("tr", {}, el("th", { scope: "row" }, el("code", {}, name)), el("td", {}, nameType(field, api)), el("td", {}, field.description ?? "")))),
-    ),
-  );
+  const rows = fields.map(([name, field]) => [
+    el("code", {}, name),
+    nameType(field, api),
+    field.description ?? "",
+  ]);
+  return drawTable(label, ["Field", "Holds", ""], rows, { hasHeads: true });
 }
 
-function drawExample(method, path, schema, api) {
+function drawExample(path, schema, api) {
   const example = follow(schema, api)?.example;
   if (!example) return "";
-  const command = `curl -s ${location.origin}${path} -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(example)}'`;
+  const header = "-H 'Content-Type: application/json'";
+  const body = `-d '${JSON.stringify(example)}'`;
+  const command = `curl -s ${location.origin}${path} ${header} \\\n  ${body}`;
   return el("pre", { tabindex: "0" }, command);
 }
 
@@ -54,17 +60,32 @@ function drawEndpoint(method, path, about, api) {
     { class: "endpoint" },
     el("h2", {}, el("code", {}, `${method.toUpperCase()} ${path}`)),
     el("p", {}, about.description ?? ""),
-    drawExample(method, path, takes, api),
-    takes ? [el("h3", {}, "Takes"), drawFields(takes, api)] : "",
-    gives ? [el("h3", {}, "Gives"), drawFields(gives, api)] : "",
-    el("details", {}, el("summary", {}, "Other answers"), el("ul", {}, problems.map(([code, one]) => el("li", {}, el("strong", {}, code), ` ${one.description}`)))),
+    drawExample(path, takes, api),
+    takes ? [el("h3", {}, "Takes"), drawFields(`What ${method} ${path} takes`, takes, api)] : "",
+    gives ? [el("h3", {}, "Gives"), drawFields(`What ${method} ${path} gives`, gives, api)] : "",
+    el(
+      "details",
+      {},
+      el("summary", {}, "Other answers"),
+      el(
+        "ul",
+        {},
+        problems.map(([code, one]) => el("li", {}, el("strong", {}, code), ` ${one.description}`)),
+      ),
+    ),
   );
 }
 
 try {
   const api = await (await fetch("/openapi.json")).json();
-  const order = Object.entries(api.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, about]) => [method, path, about]));
-  place.replaceChildren(...order.map(([method, path, about]) => drawEndpoint(method, path, about, api)));
+  const order = Object.entries(api.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, about]) => [method, path, about]),
+  );
+  place.replaceChildren(
+    ...order.map(([method, path, about]) => drawEndpoint(method, path, about, api)),
+  );
 } catch {
-  place.replaceChildren(complain(new Error("the description could not be read; is the server still running?")));
+  place.replaceChildren(
+    complain(new Error("the description could not be read; is the server still running?")),
+  );
 }

@@ -28,7 +28,12 @@ let numIds = 0;
 // A labelled control: the label stands above it.
 export function field(label, control, attributes = {}) {
   control.id ||= `field-${++numIds}`;
-  return el("div", { class: "field", ...attributes }, el("label", { for: control.id }, label), control);
+  return el(
+    "div",
+    { class: "field", ...attributes },
+    el("label", { for: control.id }, label),
+    control,
+  );
 }
 
 export function choice(options, chosen, attributes = {}) {

@@ -1,12 +1,13 @@
 // A CSV is read here, its rows are answered, and it is given back with the answers beside them.
 
 import { listServed } from "./api.js";
-import { AnswerTable } from "./columns.js";
-import { guessSeparator, format, parse } from "./csv.js";
+import { AnswerTable, guessColumns } from "./columns.js";
+import { format, readTable } from "./csv.js";
 import { announce, choice, complain, el, field } from "./dom.js";
 import { answerAll } from "./many.js";
 import { count } from "./numbers.js";
 import { TABLE } from "./samples.js";
+import { drawTable } from "./tables.js";
 
 const NUM_SHOWN = 3; // of the rows that were given
 const NUM_ANSWERED = 8;
@@ -25,7 +26,11 @@ export async function showFile(place, { signal }) {
   };
   place.append(
     el("h1", {}, "Answer a whole file"),
-    el("p", { class: "lead" }, "Give a CSV, choose the column to read, and get it back with the answers as new columns."),
+    el(
+      "p",
+      { class: "lead" },
+      "Give a CSV, choose the column to read, and get it back with the answers as new columns.",
+    ),
     drawInput(take, (error) => work.replaceChildren(complain(error))),
     work,
   );
@@ -34,42 +39,65 @@ export async function showFile(place, { signal }) {
 function drawInput(take, refuse) {
   const read = async (file) => {
     if (!file) return;
-    if (file.size > MOST_BYTES) refuse(new Error("the file is larger than 200 MB; use plait predict for it"));
+    if (file.size > MOST_BYTES)
+      refuse(new Error("the file is larger than 200 MB; use plait predict for it"));
     else take(await file.text(), file.name);
   };
-  const input = el("input", { type: "file", accept: ".csv,.tsv,.txt,text/csv", id: "file", change: (e) => read(e.target.files[0]) });
-  const pasted = el("textarea", { rows: 3, id: "pasted", placeholder: "id,text\n1,The first row", spellcheck: "false" });
+  const input = el("input", {
+    type: "file",
+    accept: ".csv,.tsv,.txt,text/csv",
+    id: "file",
+    change: (e) => read(e.target.files[0]),
+  });
+  const pasted = el("textarea", {
+    rows: 3,
+    id: "pasted",
+    placeholder: "id,text\n1,The first row",
+    spellcheck: "false",
+  });
   pasted.addEventListener("paste", () => setTimeout(() => take(pasted.value, "pasted.csv")));
   const zone = el(
     "div",
     { class: "drop" },
-    el("div", {}, el("label", { for: "file", class: "big" }, "Drop a CSV here, or choose one"), input),
+    el(
+      "div",
+      {},
+      el("label", { for: "file", class: "big" }, "Drop a CSV here, or choose one"),
+      input,
+    ),
     el("div", {}, el("label", { for: "pasted" }, "… or paste its rows"), pasted),
     el(
       "div",
       { class: "row" },
-      el("button", { type: "button", click: () => take(pasted.value, "pasted.csv") }, "Use what is pasted"),
-      el("button", { type: "button", click: () => { pasted.value = TABLE; take(TABLE, "sample.csv"); } }, "Sample"),
+      el(
+        "button",
+        { type: "button", click: () => take(pasted.value, "pasted.csv") },
+        "Use what is pasted",
+      ),
+      el(
+        "button",
+        {
+          type: "button",
+          click: () => {
+            pasted.value = TABLE;
+            take(TABLE, "sample.csv");
+          },
+        },
+        "Sample",
+      ),
     ),
   );
-  const mark = (isOver) => (event) => { event.preventDefault(); zone.classList.toggle("over", isOver); };
+  const mark = (isOver) => (event) => {
+    event.preventDefault();
+    zone.classList.toggle("over", isOver);
+  };
   zone.addEventListener("dragover", mark(true));
   zone.addEventListener("dragleave", mark(false));
-  zone.addEventListener("drop", (event) => { mark(false)(event); read(event.dataTransfer.files[0]); });
+  zone.addEventListener("drop", (event) => {
+    mark(false)(event);
+    read(event.dataTransfer.files[0]);
+  });
   return zone;
-}
-
-// Cells by row, under names. A first row that looks like a text is no row of names.
-export function readTable(text, name) {
-  if (text.includes("\0")) throw new Error("this is no CSV: it holds bytes that are no text");
-  const separator = guessSeparator(text);
-  const rows = parse(text, separator);
-  if (!rows.length) throw new Error("there is nothing in it; give a CSV with a row of names and rows below");
-  const width = Math.max(...rows.slice(0, 1000).map((row) => row.length));
-  const hasNames = rows.length > 1 && rows[0].every((cell) => cell.trim() && cell.length < 40) && new Set(rows[0]).size === rows[0].length;
-  const names = Array.from({ length: width }, (_, i) => (hasNames && rows[0][i]) || `column ${i + 1}`);
-  const body = rows.slice(hasNames ? 1 : 0).map((row) => Array.from({ length: width }, (_, i) => row[i] ?? ""));
-  return { name, separator, names, rows: body };
 }
 
 class Work {
@@ -81,8 +109,12 @@ class Work {
       "div",
       {},
       el("h2", { tabindex: "-1" }, table.name),
-      el("p", { class: "note" }, `${count(table.rows.length, "row")}, ${count(table.names.length, "column")}`),
-      drawTable(table.names, table.rows),
+      el(
+        "p",
+        { class: "note" },
+        `${count(table.rows.length, "row")}, ${count(table.names.length, "column")}`,
+      ),
+      drawRows(table.names, table.rows),
       this.settings,
       this.outcome,
     );
@@ -95,7 +127,10 @@ class Work {
     const guessed = guessColumns(this.table, this.run.tasks);
     this.columns = [choice(names, guessed[0]), choice([["", "none"], ...names], guessed[1] ?? "")];
     this.columns.forEach((column) => column.addEventListener("change", () => this.fit()));
-    this.boxes = this.run.tasks.map((task) => [task, el("input", { type: "checkbox", name: "task" })]);
+    this.boxes = this.run.tasks.map((task) => [
+      task,
+      el("input", { type: "checkbox", name: "task" }),
+    ]);
     this.button = el("button", { class: "main", type: "button", click: () => this.go() });
     this.boxes.forEach(([, box]) => box.addEventListener("change", () => this.relabel()));
     const several = this.runs.length > 1;
@@ -108,7 +143,15 @@ class Work {
       el(
         "div",
         { class: "choices" },
-        several && field("Run", choice(this.runs.map((run) => run.name), this.run.name, { change: pick })),
+        several &&
+          field(
+            "Run",
+            choice(
+              this.runs.map((run) => run.name),
+              this.run.name,
+              { change: pick },
+            ),
+          ),
         field("Text is in", this.columns[0]),
         isPairs && field("Second text is in", this.columns[1]),
       ),
@@ -116,7 +159,15 @@ class Work {
         "fieldset",
         { class: "checks" },
         el("legend", {}, "Tasks"),
-        this.boxes.map(([task, box]) => el("label", {}, box, el("span", {}, task.name), el("span", { class: "note" }, describe(task)))),
+        this.boxes.map(([task, box]) =>
+          el(
+            "label",
+            {},
+            box,
+            el("span", {}, task.name),
+            el("span", { class: "note" }, describe(task)),
+          ),
+        ),
       ),
       el("div", { class: "row" }, this.button),
     );
@@ -150,7 +201,13 @@ class Work {
     this.signal.addEventListener("abort", () => stop.abort());
     const bar = el("progress", { max: table.rows.length, value: 0, "aria-label": "Rows answered" });
     const told = el("p", { class: "note" });
-    const progress = el("div", { class: "progress" }, bar, told, el("button", { type: "button", click: () => stop.abort() }, "Stop"));
+    const progress = el(
+      "div",
+      { class: "progress" },
+      bar,
+      told,
+      el("button", { type: "button", click: () => stop.abort() }, "Stop"),
+    );
     this.button.disabled = true;
     this.button.classList.add("main");
     this.outcome.replaceChildren(progress);
@@ -160,17 +217,28 @@ class Work {
       bar.value = done;
       const left = ((performance.now() - began) / 1000) * (table.rows.length / done - 1);
       const more = left > 3 && done < table.rows.length ? `, about ${Math.ceil(left)} s left` : "";
-      told.textContent = `${done.toLocaleString("en")} of ${count(table.rows.length, "row")}${more}`;
+      const number = done.toLocaleString("en");
+      told.textContent = `${number} of ${count(table.rows.length, "row")}${more}`;
     };
     try {
-      const problems = await answerAll({ run: run.name, tasks: this.tasks, table, places, hear, signal: stop.signal, keep: answers });
-      this.outcome.replaceChildren(...drawOutcome(table, answers, problems));
+      const problems = await answerAll({
+        run: run.name,
+        tasks: this.tasks,
+        table,
+        places,
+        hear,
+        signal: stop.signal,
+        keep: answers,
+      });
+      this.outcome.replaceChildren(...drawOutcome(table, answers, problems, this.signal));
       this.button.classList.remove("main"); // the download is what comes next
       announce(`Done: ${count(table.rows.length, "row")} answered`);
     } catch (error) {
       const stopped = error.name === "AbortError";
       this.outcome.replaceChildren(
-        stopped ? el("p", { class: "note", role: "status" }, "Stopped; nothing is kept.") : complain(error),
+        stopped
+          ? el("p", { class: "note", role: "status" }, "Stopped; nothing is kept.")
+          : complain(error),
       );
     } finally {
       this.button.disabled = false;
@@ -178,16 +246,21 @@ class Work {
   }
 }
 
-function drawOutcome(table, answers, problems) {
+function drawOutcome(table, answers, problems, signal) {
   const names = [...table.names, ...answers.names];
   const rows = table.rows.map((row, i) => [...row, ...answers.cells(i)]);
   const text = format([names, ...rows], table.separator);
   const href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+  signal.addEventListener("abort", () => URL.revokeObjectURL(href));
   const name = table.name.replace(/(\.\w+)?$/, "-answered$&").replace(/answered$/, "answered.csv");
   return [
-    el("p", { class: "done" }, el("a", { class: "main", href, download: name }, `Download ${name}`)),
+    el(
+      "p",
+      { class: "done" },
+      el("a", { class: "main", href, download: name }, `Download ${name}`),
+    ),
     problems.length > 0 && el("p", { class: "problem" }, tellProblems(problems)),
-    drawTable(names, rows, new Set(answers.names)),
+    drawRows(names, rows, new Set(answers.names)),
   ].filter(Boolean);
 }
 
@@ -196,19 +269,16 @@ function tellProblems(problems) {
   return `${count(problems.length, "row")} left empty. Row ${first.row + 1}: ${first.reason}.`;
 }
 
-function drawTable(names, rows, marked = new Set()) {
-  const cell = (kind) => (text, i) => el(kind, { class: marked.has(names[i]) ? "new" : null, scope: kind === "th" ? "col" : null }, shorten(String(text ?? "")));
+function drawRows(names, rows, marked = new Set()) {
   const most = marked.size ? NUM_ANSWERED : NUM_SHOWN;
   const left = rows.length - most;
+  const shown = rows.slice(0, most).map((row) => row.map((cell) => shorten(String(cell))));
+  const options = { column: (i) => (marked.has(names[i]) ? "new" : null), kind: "cells" };
+  const label = marked.size ? "First answered rows" : "First rows";
   return el(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": marked.size ? "First answered rows" : "First rows" },
-    el(
-      "table",
-      { class: "cells" },
-      el("thead", {}, el("tr", {}, names.map(cell("th")))),
-      el("tbody", {}, rows.slice(0, most).map((row) => el("tr", {}, row.map(cell("td"))))),
-    ),
+    {},
+    drawTable(label, names.map(shorten), shown, options),
     left > 0 && el("p", { class: "note" }, `… and ${count(left, "more row")}`),
   );
 }
@@ -219,14 +289,4 @@ function shorten(text) {
 
 function describe(task) {
   return task.num_texts === 2 ? "reads two texts" : "reads one text";
-}
-
-// Columns called as a task's own are, else those with the longest texts.
-function guessColumns({ names, rows }, tasks) {
-  for (const task of [...tasks].sort((one, other) => other.num_texts - one.num_texts)) {
-    if (task.columns.every((column) => names.includes(column))) return task.columns;
-  }
-  const some = rows.slice(0, 50);
-  const lengths = names.map((_, i) => some.reduce((sum, row) => sum + row[i].length, 0));
-  return [names[lengths.indexOf(Math.max(...lengths))]];
 }

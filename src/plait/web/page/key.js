@@ -16,12 +16,20 @@ let asking = null;
 
 // Ask for a key; many callers at once share one dialog. Resolves to whether one was given.
 export function askForKey() {
-  asking ??= show(currentKey() !== null).finally(() => { asking = null; });
+  asking ??= show(currentKey() !== null).finally(() => {
+    asking = null;
+  });
   return asking;
 }
 
 function show(wasWrong) {
-  const input = el("input", { type: "password", id: "key", autocomplete: "off", required: true, spellcheck: "false" });
+  const input = el("input", {
+    type: "password",
+    id: "key",
+    autocomplete: "off",
+    required: true,
+    spellcheck: "false",
+  });
   const dialog = el(
     "dialog",
     { class: "asking", "aria-labelledby": "key-title" },
@@ -34,7 +42,7 @@ function show(wasWrong) {
         { class: wasWrong ? "problem" : "note", role: wasWrong ? "alert" : null },
         wasWrong
           ? "That key is not one of this server’s. Try another."
-          : "Whoever runs it has keys to give. Yours stays in this tab and is forgotten when you close it.",
+          : "Whoever runs it gives them out. Yours is forgotten when you close this tab.",
       ),
       el("label", { for: "key" }, "Key"),
       input,
@@ -55,7 +63,10 @@ function show(wasWrong) {
       given = true;
       dialog.close();
     });
-    dialog.addEventListener("close", () => { dialog.remove(); resolve(given); });
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(given);
+    });
     dialog.showModal();
   });
 }

@@ -59,7 +59,10 @@ function decode(part) {
   }
 }
 
-forget.addEventListener("click", () => { forgetKey(); location.reload(); });
+forget.addEventListener("click", () => {
+  forgetKey();
+  location.reload();
+});
 document.getElementById("skip").addEventListener("click", () => {
   const target = main.querySelector("h1") ?? main;
   target.tabIndex = -1;

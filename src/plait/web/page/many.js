@@ -10,7 +10,10 @@ const MOST_TRIES = 8;
 // Answer every row into `keep`; return those that could not be, each with the reason.
 export async function answerAll({ run, tasks, table, places, hear, signal, keep }) {
   const problems = [];
-  const wanted = { one: tasks.filter((task) => task.num_texts === 1), two: tasks.filter((task) => task.num_texts === 2) };
+  const wanted = {
+    one: tasks.filter((task) => task.num_texts === 1),
+    two: tasks.filter((task) => task.num_texts === 2),
+  };
   const inputs = [];
   table.rows.forEach((row, number) => {
     const texts = places.map((place) => row[place] ?? "");
@@ -40,7 +43,7 @@ export async function answerAll({ run, tasks, table, places, hear, signal, keep 
         done += 1;
         return;
       }
-      const half = Math.ceil(parcel.length / 2); // one of them is the cause: the others are answered
+      const half = Math.ceil(parcel.length / 2); // one is the cause, the others are answered
       await answer(parcel.slice(0, half));
       await answer(parcel.slice(half));
     }
@@ -48,9 +51,16 @@ export async function answerAll({ run, tasks, table, places, hear, signal, keep 
   const askParcel = async (parcel) => {
     const found = parcel.map(() => ({}));
     for (const [kind, some] of Object.entries(wanted)) {
-      const rows = parcel.map((input, i) => [input.asked[kind], i]).filter(([texts]) => texts !== undefined);
+      const rows = parcel
+        .map((input, i) => [input.asked[kind], i])
+        .filter(([texts]) => texts !== undefined);
       if (!rows.length) continue;
-      const body = { run, tasks: some.map((task) => task.name), inputs: rows.map(([texts]) => texts), probabilities: false };
+      const body = {
+        run,
+        tasks: some.map((task) => task.name),
+        inputs: rows.map(([texts]) => texts),
+        probabilities: false,
+      };
       const { answers } = await patiently(() => post("/v1/predict", body, signal), signal);
       rows.forEach(([, i], place) => Object.assign(found[i], answers[place]));
     }

@@ -4,23 +4,44 @@ import { getMade, runPath } from "./api.js";
 import { announce, el } from "./dom.js";
 import { count, figure, percent } from "./numbers.js";
 import { runLink } from "./runs.js";
+import { drawTable } from "./tables.js";
 
 const NUM_FIRST = 8;
 const NUM_SLICES = 8;
 
 export async function showMistakes(place, { run, signal }) {
   const told = el("p", { class: "note", role: "status" }, "Looking at every dev row …");
-  const waiting = el("div", { class: "waiting" }, el("progress", { "aria-label": "Looking for mistakes" }), told);
+  const waiting = el(
+    "div",
+    { class: "waiting" },
+    el("progress", { "aria-label": "Looking for mistakes" }),
+    told,
+  );
   place.append(
-    el("p", { class: "crumb" }, el("a", { href: "#/runs" }, "Runs"), " / ", el("a", { href: runLink(run) }, run)),
+    el(
+      "p",
+      { class: "crumb" },
+      el("a", { href: "#/runs" }, "Runs"),
+      " / ",
+      el("a", { href: runLink(run) }, run),
+    ),
     el("h1", {}, "Mistakes"),
     el("p", { class: "lead" }, `What ${run} gets wrong on dev, the surest answers first.`),
     waiting,
   );
   try {
-    const response = await getMade(runPath(run, "/mistakes"), (step) => { told.textContent = `${step} …`; }, signal);
+    const response = await getMade(
+      runPath(run, "/mistakes"),
+      (step) => {
+        told.textContent = `${step} …`;
+      },
+      signal,
+    );
     const { tasks } = await response.json();
-    place.append(tasks.length > 1 ? drawContents(tasks) : "", ...tasks.map((task) => drawTask(run, task)));
+    place.append(
+      tasks.length > 1 ? drawContents(tasks) : "",
+      ...tasks.map((task) => drawTask(run, task)),
+    );
     announce("The mistakes are here");
   } finally {
     waiting.remove();
@@ -33,14 +54,20 @@ function drawContents(tasks) {
     heading.scrollIntoView();
     heading.focus();
   };
-  return el("p", { class: "row" }, tasks.map(({ task }) => el("button", { type: "button", click: () => jump(task) }, task)));
+  return el(
+    "p",
+    { class: "row" },
+    tasks.map(({ task }) => el("button", { type: "button", click: () => jump(task) }, task)),
+  );
 }
 
 function drawTask(run, found) {
-  const isScore = found.mistakes === null;
-  const told = isScore
-    ? `${found.metric} ${figure(found.value)} on ${count(found.rows, "row")}; the farthest from the truth first`
-    : `${count(found.mistakes, "mistake")} in ${count(found.rows, "row")}; ${found.metric.replaceAll("_", " ")} ${figure(found.value)}`;
+  const rows = count(found.rows, "row");
+  const scored = `${found.metric.replaceAll("_", " ")} ${figure(found.value)}`;
+  const told =
+    found.mistakes === null
+      ? `${scored} on ${rows}; the farthest from the truth first`
+      : `${count(found.mistakes, "mistake")} in ${rows}; ${scored}`;
   return el(
     "section",
     {},
@@ -52,11 +79,21 @@ function drawTask(run, found) {
 }
 
 function drawRows(run, rows) {
-  const list = (some, start) => el("ol", { class: "wrong", start }, some.map((row) => drawRow(run, row)));
+  const list = (some, start) =>
+    el(
+      "ol",
+      { class: "wrong", start },
+      some.map((row) => drawRow(run, row)),
+    );
   if (rows.length <= NUM_FIRST) return list(rows, 1);
   return [
     list(rows.slice(0, NUM_FIRST), 1),
-    el("details", {}, el("summary", {}, `${rows.length - NUM_FIRST} more`), list(rows.slice(NUM_FIRST), NUM_FIRST + 1)),
+    el(
+      "details",
+      {},
+      el("summary", {}, `${rows.length - NUM_FIRST} more`),
+      list(rows.slice(NUM_FIRST), NUM_FIRST + 1),
+    ),
   ];
 }
 
@@ -81,27 +118,30 @@ function drawRow(run, row) {
 }
 
 function drawSlices(found) {
-  const order = [...found.slices].sort((one, other) => other.stands_out - one.stands_out || one.difference - other.difference);
+  const order = [...found.slices].sort(
+    (one, other) => other.stands_out - one.stands_out || one.difference - other.difference,
+  );
   const row = (piece) => [
     piece.name,
     piece.count.toLocaleString("en"),
     figure(piece.score),
     `${piece.difference > 0 ? "+" : ""}${figure(piece.difference)}${piece.stands_out ? " *" : ""}`,
   ];
+  const figureName = found.metric.replaceAll("_", " ");
   return el(
     "details",
     {},
     el("summary", {}, "Kinds of text"),
-    el("p", { class: "note" }, `${found.metric.replaceAll("_", " ")} on rows of a kind, beside all others. A * is more than chance makes.`),
     el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": `Kinds of text in ${found.task}` },
-      el(
-        "table",
-        {},
-        el("thead", {}, el("tr", {}, ["Rows with", "Rows", found.metric.replaceAll("_", " "), "Difference"].map((name, i) => el("th", { scope: "col", class: i ? "number" : null }, name)))),
-        el("tbody", {}, order.slice(0, NUM_SLICES).map((piece) => el("tr", {}, row(piece).map((cell, i) => el("td", { class: i ? "number" : null }, cell))))),
-      ),
+      "p",
+      { class: "note" },
+      `${figureName} on rows of a kind, beside all others. A * is more than chance makes.`,
+    ),
+    drawTable(
+      `Kinds of text in ${found.task}`,
+      ["Rows with", "Rows", figureName, "Difference"],
+      order.slice(0, NUM_SLICES).map(row),
+      { column: (i) => (i ? "number" : null) },
     ),
   );
 }

@@ -10,13 +10,25 @@ const back = el("a", { href: `/#/runs/${encodeURIComponent(run)}` }, run);
 
 document.title = `Report of ${run} · plait`;
 document.querySelector(".top").append(el("nav", { "aria-label": "Main" }, back));
-main.append(el("div", { class: "view waiting" }, el("h1", {}, "Report"), el("progress", { "aria-label": "Making the report" }), told));
+main.append(
+  el(
+    "div",
+    { class: "view waiting" },
+    el("h1", {}, "Report"),
+    el("progress", { "aria-label": "Making the report" }),
+    told,
+  ),
+);
 
 try {
-  const response = await getMade(runPath(run, "/report"), (step) => { told.textContent = `Making it: ${step} …`; });
+  const response = await getMade(runPath(run, "/report"), (step) => {
+    told.textContent = `Making it: ${step} …`;
+  });
   // An address and an origin of this page let links to its parts work; scripts stay forbidden.
   const src = URL.createObjectURL(await response.blob());
-  main.replaceChildren(el("iframe", { sandbox: "allow-same-origin", src, title: `Report of ${run}` }));
+  main.replaceChildren(
+    el("iframe", { sandbox: "allow-same-origin", src, title: `Report of ${run}` }),
+  );
 } catch (error) {
   main.replaceChildren(el("div", { class: "view" }, el("h1", {}, "Report"), complain(error)));
 }

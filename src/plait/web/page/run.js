@@ -6,6 +6,7 @@ import { el } from "./dom.js";
 import { count, figure } from "./numbers.js";
 import { runLink, tellKind } from "./runs.js";
 import { drawScores } from "./scores.js";
+import { drawTable } from "./tables.js";
 
 export async function showRun(place, { run: name, signal }) {
   const [{ showsData }, record] = await Promise.all([listServed(), get(runPath(name), signal)]);
@@ -21,29 +22,50 @@ export async function showRun(place, { run: name, signal }) {
     const baseline = record.scores.some((score) => score.baseline !== null);
     place.append(
       el("h2", {}, "Scores on dev"),
-      el("p", { class: "note" }, baseline ? "The mark on a bar is what answering without reading would get." : ""),
+      el(
+        "p",
+        { class: "note" },
+        baseline ? "The mark on a bar is what answering without reading would get." : "",
+      ),
       drawScores(record.scores),
       drawAll(record.scores),
     );
   }
   const { losses, scores } = await get(runPath(name, "/curves"), signal);
-  const chosen = Object.fromEntries(Object.entries(scores).map(([task, curves]) => {
-    const metric = record.scores.find((score) => score.task === task)?.metric ?? Object.keys(curves)[0];
-    return [`${task}, ${metric.replaceAll("_", " ")}`, curves[metric] ?? []];
-  }));
-  const charts = [["Scores over time", chosen, record.best_step], ["Losses over time", losses, null]]
-    .filter(([, curves]) => Object.values(curves).some((points) => points.length > 1));
-  for (const [title, curves, best] of charts) place.append(el("h2", {}, title), drawCurves(title, curves, best, signal));
-  if (!charts.length && record.kind === "run") place.append(el("p", { class: "note" }, "It has no log to draw curves from."));
+  const chosen = Object.fromEntries(
+    Object.entries(scores).map(([task, curves]) => {
+      const metric =
+        record.scores.find((score) => score.task === task)?.metric ?? Object.keys(curves)[0];
+      return [`${task}, ${metric.replaceAll("_", " ")}`, curves[metric] ?? []];
+    }),
+  );
+  const charts = [
+    ["Scores over time", chosen, record.best_step],
+    ["Losses over time", losses, null],
+  ].filter(([, curves]) => Object.values(curves).some((points) => points.length > 1));
+  for (const [title, curves, best] of charts)
+    place.append(el("h2", {}, title), drawCurves(title, curves, best, signal));
+  if (!charts.length && record.kind === "run")
+    place.append(el("p", { class: "note" }, "It has no log to draw curves from."));
 }
 
 function drawLinks(record, showsData) {
-  if (!record.is_served) return el("p", { class: "note" }, "It cannot be tried: its folder has no model that answers.");
+  if (!record.is_served)
+    return el("p", { class: "note" }, "It cannot be tried: its folder has no model that answers.");
   return el(
     "p",
     { class: "row" },
-    el("a", { class: "button main", href: `#/try?run=${encodeURIComponent(record.name)}` }, "Try it"),
-    showsData && el("a", { class: "button", href: `/report?run=${encodeURIComponent(record.name)}` }, "Report"),
+    el(
+      "a",
+      { class: "button main", href: `#/try?run=${encodeURIComponent(record.name)}` },
+      "Try it",
+    ),
+    showsData &&
+      el(
+        "a",
+        { class: "button", href: `/report?run=${encodeURIComponent(record.name)}` },
+        "Report",
+      ),
     showsData && el("a", { class: "button", href: runLink(record.name, "/mistakes") }, "Mistakes"),
   );
 }
@@ -54,26 +76,31 @@ function drawMembers(members, runs) {
     "div",
     {},
     el("h2", {}, "Members"),
-    el("ul", {}, members.map((name) => el("li", {}, isHere(name) ? el("a", { href: runLink(name) }, name) : name))),
+    el(
+      "ul",
+      {},
+      members.map((name) =>
+        el("li", {}, isHere(name) ? el("a", { href: runLink(name) }, name) : name),
+      ),
+    ),
   );
 }
 
 function drawAll(scores) {
   const rows = scores.flatMap((score) =>
-    Object.entries(score.metrics).map(([metric, value]) => [score.task, metric.replaceAll("_", " "), figure(value), score.rows === null ? "" : count(score.rows, "row")]));
+    Object.entries(score.metrics).map(([metric, value]) => [
+      score.task,
+      metric.replaceAll("_", " "),
+      figure(value),
+      score.rows === null ? "" : count(score.rows, "row"),
+    ]),
+  );
+  const options = { column: (i) => (i === 2 ? "number" : null) };
+  const names = ["Task", "Figure", "Value", "Of"];
   return el(
     "details",
     {},
     el("summary", {}, "Every figure"),
-    el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Every figure" },
-      el(
-        "table",
-        {},
-        el("thead", {}, el("tr", {}, ["Task", "Figure", "Value", "Of"].map((name) => el("th", { scope: "col" }, name)))),
-        el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: i === 2 ? "number" : null }, cell))))),
-      ),
-    ),
+    drawTable("Every figure", names, rows, options),
   );
 }

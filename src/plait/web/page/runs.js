@@ -14,24 +14,41 @@ export async function showRuns(place, { signal }) {
   const reasons = new Map(leftOut.map((one) => [one.name, one.reason]));
   place.append(
     el("h1", {}, "Runs"),
-    el("p", { class: "lead" }, "What was trained, and how well it does on rows it was not trained on."),
+    el(
+      "p",
+      { class: "lead" },
+      "What was trained, and how well it does on rows it was not trained on.",
+    ),
   );
   if (names.length > MANY) place.append(drawFilter(list));
   place.append(list);
   const entries = names.map((name) => {
-    const entry = el("li", { "data-name": name.toLowerCase() }, el("h2", {}, el("a", { href: runLink(name) }, name)));
+    const entry = el(
+      "li",
+      { "data-name": name.toLowerCase() },
+      el("h2", {}, el("a", { href: runLink(name) }, name)),
+    );
     list.append(entry);
     return entry;
   });
-  await Promise.all(entries.map(async (entry, i) => {
-    const record = await get(runPath(names[i]), signal);
-    entry.append(el("p", { class: "note" }, tellKind(record)));
-    if (record.about) entry.append(el("p", {}, record.about));
-    const reason = reasons.get(names[i]);
-    if (reason) entry.append(el("p", { class: "note" }, `Cannot be tried: ${reason}.`));
-    if (record.scores.length) entry.append(drawScores(record.scores));
-    else if (runs[i]) entry.append(el("p", { class: "note" }, `Answers ${runs[i].tasks.map((task) => task.name).join(", ")}.`));
-  }));
+  await Promise.all(
+    entries.map(async (entry, i) => {
+      const record = await get(runPath(names[i]), signal);
+      entry.append(el("p", { class: "note" }, tellKind(record)));
+      if (record.about) entry.append(el("p", {}, record.about));
+      const reason = reasons.get(names[i]);
+      if (reason) entry.append(el("p", { class: "note" }, `Cannot be tried: ${reason}.`));
+      if (record.scores.length) entry.append(drawScores(record.scores));
+      else if (runs[i])
+        entry.append(
+          el(
+            "p",
+            { class: "note" },
+            `Answers ${runs[i].tasks.map((task) => task.name).join(", ")}.`,
+          ),
+        );
+    }),
+  );
 }
 
 export function runLink(name, rest = "") {
@@ -48,10 +65,13 @@ export function tellKind(record) {
   return [
     kinds[record.kind],
     record.recipe && `recipe ${record.recipe}`,
-    record.encoder && (record.encoder === "packaged" ? "packaged encoder" : `encoder ${record.encoder}`),
+    record.encoder &&
+      (record.encoder === "packaged" ? "packaged encoder" : `encoder ${record.encoder}`),
     record.steps !== null && `${record.steps.toLocaleString("en")} updates`,
     record.seconds !== null && duration(record.seconds),
-  ].filter(Boolean).join(" · ");
+  ]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 function drawFilter(list) {
@@ -59,5 +79,10 @@ function drawFilter(list) {
     const wanted = event.target.value.trim().toLowerCase();
     for (const entry of list.children) entry.hidden = !entry.dataset.name.includes(wanted);
   };
-  return el("div", { class: "field narrow" }, el("label", { for: "filter" }, "Find"), el("input", { id: "filter", type: "search", input: narrow }));
+  return el(
+    "div",
+    { class: "field narrow" },
+    el("label", { for: "filter" }, "Find"),
+    el("input", { id: "filter", type: "search", input: narrow }),
+  );
 }

@@ -11,7 +11,13 @@ export function drawScores(scores) {
       el(
         "li",
         {},
-        el("span", { class: "label" }, score.task, " ", el("span", { class: "note" }, score.metric.replaceAll("_", " "))),
+        el(
+          "span",
+          { class: "label" },
+          score.task,
+          " ",
+          el("span", { class: "note" }, score.metric.replaceAll("_", " ")),
+        ),
         drawBar(score),
         el("span", { class: "number" }, figure(score.value)),
       ),
@@ -25,6 +31,7 @@ function drawBar({ value, baseline }) {
     "span",
     { class: "bar", "aria-hidden": "true" },
     el("span", { style: { width: place(value ?? 0) } }),
-    baseline !== null && el("i", { style: { left: place(baseline) }, title: `without reading: ${figure(baseline)}` }),
+    baseline !== null &&
+      el("i", { style: { left: place(baseline) }, title: `without reading: ${figure(baseline)}` }),
   );
 }

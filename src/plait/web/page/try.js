@@ -12,11 +12,19 @@ export async function showTry(place, { params, signal }) {
   const chosen = runs.find((run) => run.name === params.get("run")) ?? runs[0];
   const other = runs.find((run) => run.name === params.get("beside"));
   const form = new Form(runs, chosen, other, params.getAll("text").slice(0, 2), signal);
-  const missing = ["run", "beside"].map((name) => params.get(name)).find((name) => name && !runs.some((run) => run.name === name));
+  const missing = ["run", "beside"]
+    .map((name) => params.get(name))
+    .find((name) => name && !runs.some((run) => run.name === name));
   place.append(
     el("h1", {}, "Try a sentence"),
     el("p", { class: "lead" }, "Type something, or take a sample. The model answers at once."),
-    missing ? el("p", { class: "problem", role: "status" }, `There is no run ${missing} here; this is ${chosen.name}.`) : "",
+    missing
+      ? el(
+          "p",
+          { class: "problem", role: "status" },
+          `There is no run ${missing} here; this is ${chosen.name}.`,
+        )
+      : "",
     form.node,
     form.answers,
   );
@@ -32,10 +40,18 @@ class Form {
     this.wanted = texts.length || this.counts()[0];
     this.answers = el("section", { class: "answers", "aria-label": "Answers" });
     this.node = el("form", { class: "trying" });
-    this.node.addEventListener("submit", (event) => { event.preventDefault(); this.ask(); });
-    this.node.addEventListener("input", (event) => { if (event.target.matches("textarea")) this.askSoon(); });
+    this.node.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.ask();
+    });
+    this.node.addEventListener("input", (event) => {
+      if (event.target.matches("textarea")) this.askSoon();
+    });
     this.node.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.ask(); }
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        this.ask();
+      }
     });
     signal.addEventListener("abort", () => this.controller.abort());
     this.draw();
@@ -64,15 +80,20 @@ class Form {
       el(
         "div",
         { class: "choices" },
-        names.length > 1 && field("Run", choice(names, this.run.name, { change: (e) => this.take({ run: e.target.value }) })),
-        names.length > 1 && field(
-          "Compare with",
-          choice(
-            [["", "nothing"], ...names.filter((name) => name !== this.run.name)],
-            this.other?.name ?? "",
-            { change: (e) => this.take({ other: e.target.value }) },
+        names.length > 1 &&
+          field(
+            "Run",
+            choice(names, this.run.name, { change: (e) => this.take({ run: e.target.value }) }),
           ),
-        ),
+        names.length > 1 &&
+          field(
+            "Compare with",
+            choice(
+              [["", "nothing"], ...names.filter((name) => name !== this.run.name)],
+              this.other?.name ?? "",
+              { change: (e) => this.take({ other: e.target.value }) },
+            ),
+          ),
         counts.length > 1 && this.drawCounts(),
       ),
       el(
@@ -94,15 +115,21 @@ class Form {
 
   drawCounts() {
     const describe = (count) => {
-      const names = new Set([...this.run.tasks, ...(this.other?.tasks ?? [])]
-        .filter((task) => task.num_texts === count).map((task) => task.name));
+      const names = new Set(
+        [...this.run.tasks, ...(this.other?.tasks ?? [])]
+          .filter((task) => task.num_texts === count)
+          .map((task) => task.name),
+      );
       return [...names].join(", ");
     };
     return el(
       "fieldset",
       { class: "segments" },
       el("legend", {}, "Input"),
-      [[1, "One text"], [2, "Two texts"]].map(([count, label]) =>
+      [
+        [1, "One text"],
+        [2, "Two texts"],
+      ].map(([count, label]) =>
         el(
           "label",
           { title: describe(count) },
@@ -110,7 +137,10 @@ class Form {
             type: "radio",
             name: "count",
             checked: count === this.wanted,
-            change: () => { this.wanted = count; this.refresh(`[name=count]:checked`); },
+            change: () => {
+              this.wanted = count;
+              this.refresh(`[name=count]:checked`);
+            },
           }),
           el("span", {}, label),
         ),
@@ -132,18 +162,31 @@ class Form {
     this.node.querySelector(focused)?.focus();
     this.answers.replaceChildren();
     if (this.isFilled) this.ask();
-    else { this.remember(); this.explain(); }
+    else {
+      this.remember();
+      this.explain();
+    }
   }
 
   // Before anything is asked: what would be answered.
   explain() {
     const tasks = this.run.tasks.filter((task) => task.num_texts === this.wanted);
-    this.answers.replaceChildren(...tasks.map((task) =>
-      el("article", { class: "answer" }, el("h2", {}, task.name), el("p", { class: "note" }, explain(task)))));
+    this.answers.replaceChildren(
+      ...tasks.map((task) =>
+        el(
+          "article",
+          { class: "answer" },
+          el("h2", {}, task.name),
+          el("p", { class: "note" }, explain(task)),
+        ),
+      ),
+    );
   }
 
   takeSample() {
-    nextSample(this.texts).forEach((text, i) => { this.boxes[i].value = text; });
+    nextSample(this.texts).forEach((text, i) => {
+      this.boxes[i].value = text;
+    });
     this.ask();
   }
 
@@ -180,7 +223,9 @@ class Form {
     const empty = this.boxes.slice(0, this.wanted).find((box) => !box.value.trim());
     if (empty) {
       empty.focus();
-      this.answers.replaceChildren(el("p", { class: "note" }, "Write something first, or take a sample."));
+      this.answers.replaceChildren(
+        el("p", { class: "note" }, "Write something first, or take a sample."),
+      );
       return;
     }
     const { texts } = this;
@@ -200,7 +245,12 @@ class Form {
 }
 
 function makeBox(label, text = "") {
-  const box = el("textarea", { rows: 3, placeholder: "Any sentence", autocomplete: "off", dir: "auto" });
+  const box = el("textarea", {
+    rows: 3,
+    placeholder: "Any sentence",
+    autocomplete: "off",
+    dir: "auto",
+  });
   box.value = text;
   return box;
 }
@@ -211,7 +261,10 @@ async function askRun(run, texts, signal) {
   if (!tasks.length) return { run, answered: new Map() };
   const input = texts.length === 2 ? [texts] : [texts[0]];
   const { answers } = await post("/v1/predict", { run: run.name, inputs: input }, signal);
-  return { run, answered: new Map(tasks.map((task) => [task.name, { task, answer: answers[0][task.name] }])) };
+  return {
+    run,
+    answered: new Map(tasks.map((task) => [task.name, { task, answer: answers[0][task.name] }])),
+  };
 }
 
 function drawAnswers(found) {
@@ -226,7 +279,11 @@ function drawTask(name, found) {
   let verdict = null;
   if (both.length === 2 && both[0].task.kind === both[1].task.kind) {
     const agree = isSame(task, both[0].answer, both[1].answer);
-    verdict = el("span", { class: agree ? "tag" : "tag differs" }, agree ? "they agree" : "they differ");
+    verdict = el(
+      "span",
+      { class: agree ? "tag" : "tag differs" },
+      agree ? "they agree" : "they differ",
+    );
   }
   return el(
     "article",
@@ -251,7 +308,9 @@ function drawSide({ run, task, answer }) {
 function summarise(found) {
   return found
     .map(({ run, answered }) => {
-      const said = [...answered.values()].map(({ task, answer }) => `${task.name}: ${say(task, answer)}`);
+      const said = [...answered.values()].map(
+        ({ task, answer }) => `${task.name}: ${say(task, answer)}`,
+      );
       return (found.length > 1 ? `${run.name}. ` : "") + said.join("; ");
     })
     .join(". ");
@@ -265,5 +324,7 @@ async function copyLink(button) {
     button.textContent = "The address bar has it"; // not allowed outside of https and localhost
   }
   announce(button.textContent);
-  setTimeout(() => { button.textContent = "Copy link"; }, 2000);
+  setTimeout(() => {
+    button.textContent = "Copy link";
+  }, 2000);
 }
