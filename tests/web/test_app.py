@@ -133,7 +133,8 @@ def test_numbers_that_are_none_become_null(serving, models):
 
 def test_runs_and_tasks(asking):
     runs = asking("GET", "/v1/runs").json()
-    assert runs == {"runs": [{"name": "tiny", "tasks": ["mood", "same", "near"], "embeds": True}]}
+    told = {"name": "tiny", "tasks": ["mood", "same", "near"], "embeds": True}
+    assert runs == {"runs": [told], "left_out": [], "shows_data": False}
     tasks = asking("GET", "/v1/tasks", params={"run": "tiny"}).json()["tasks"]
     assert tasks == asking("GET", "/v1/tasks").json()["tasks"]
     assert [task["num_texts"] for task in tasks] == [1, 2, 2]
@@ -145,6 +146,8 @@ def test_runs_and_tasks(asking):
         "labels": [],
         "range": [0.0, 5.0],
         "num_texts": 2,
+        "columns": ["a", "b"],
+        "about": "",
     }
 
 
@@ -153,11 +156,14 @@ def test_signs_of_life_and_pages(asking):
     assert asking("GET", "/readyz").json() == {"status": "ready"}
     page = asking("GET", "/")
     assert page.headers["content-type"].startswith("text/html")
-    for link in ("/docs", "/v1/tasks", "/metrics"):
-        assert link in page.text
+    assert "/docs" in page.text
+    docs = asking("GET", "/docs").text
+    for link in ("/openapi.json", "/v1/runs", "/v1/tasks", "/metrics"):
+        assert f'href="{link}"' in docs
         assert asking("GET", link).status_code == 200
-    assert set(asking("GET", "/openapi.json").json()["paths"]) == {
-        *("/v1/predict", "/v1/embed", "/v1/runs", "/v1/tasks", "/healthz", "/readyz", "/metrics")
+    runs = {"/v1/runs", *(f"/v1/runs/{{run}}{x}" for x in ("", "/curves", "/report", "/mistakes"))}
+    assert set(asking("GET", "/openapi.json").json()["paths"]) == runs | {
+        *("/v1/predict", "/v1/embed", "/v1/tasks", "/healthz", "/readyz", "/metrics")
     }
 
 

@@ -123,15 +123,18 @@ def test_ctrl_c_and_keys_and_a_folder_of_runs(tiny_run, tmp_path):
         with httpx.Client(base_url=server.address, timeout=60) as client:
             assert client.get("/v1/runs").status_code == 401
             headers = {"Authorization": "Bearer 0123456789abcdef"}
-            runs = client.get("/v1/runs", headers=headers).json()["runs"]
-            assert [run["name"] for run in runs] == ["run"]
+            told = client.get("/v1/runs", headers=headers).json()
+            assert [run["name"] for run in told["runs"]] == ["run"]
+            assert told["shows_data"]
+            assert "tiny" in [one["name"] for one in told["left_out"]]
             # Beside the run lie its data, which nobody can ask for.
             assert client.get("/v1/tasks", params={"run": "tiny"}, headers=headers).is_error
         assert server.stop(signal.SIGINT) == 130
 
 
-def test_a_client_that_speaks_no_http(tiny_run, tmp_path):
-    with running(tmp_path, tiny_run) as server:
+def test_an_open_server_shows_no_data_and_outlives_clients_that_speak_no_http(tiny_run, tmp_path):
+    with running(tmp_path, tiny_run, "--open") as server:
+        assert not httpx.get(f"{server.address}/v1/runs").json()["shows_data"]
         port = int(server.address.rpartition(":")[2])
         for rubbish in (b"\x16\x03\x01\x00\xff", b"GET\r\n\r\n", b"POST / HTTP/9\r\n\r\n"):
             with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:

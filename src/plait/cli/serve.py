@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.evaluate import DeviceOption, PrecisionOption
+from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,10 +69,18 @@ def serve(
     log_texts: Annotated[
         bool, typer.Option("--log-texts", help="Write the texts into the log as well.")
     ] = False,
+    reports: Annotated[
+        bool | None,
+        typer.Option(
+            "--reports/--no-reports",
+            help="Show reports and mistakes, which quote dev rows; with --open, not unless set.",
+        ),
+    ] = None,
+    data: DataOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
 ) -> None:
-    """Serve trained runs over HTTP until Ctrl-C.
+    """Serve trained runs over HTTP, with a page to try them on, until Ctrl-C.
 
     Without a run, runs/demo is served. The log goes to standard output, a line of JSON an event.
     Only this machine is let in unless --host says otherwise, and then only with an API key.
@@ -110,6 +119,8 @@ def serve(
             log=Log(),
             local_only=is_loopback(host),
             log_texts=log_texts,
+            reports=not is_open if reports is None else reports,
+            data=data,
             ready=ready,
         )
 
@@ -151,4 +162,4 @@ def _announce(display: Display, address: str, catalog: Catalog) -> None:
         display.note(f"{name} is left out: {reason}")
     for run in catalog.runs.values():
         display.console.print(f"serving {run.name}: {', '.join(run.tasks)}")
-    display.console.print(f"{address} is open, {address}/docs describes it; Ctrl-C stops")
+    display.console.print(f"{address} is open, {address}/docs describes its API; Ctrl-C stops")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from plait.data import Dataset, Place
+    from plait.evaluate import Floats
     from plait.predict import Answerer, SingleModel
     from plait.types import TaskSpec
 
@@ -122,6 +123,7 @@ def find_mistakes(
     task: str,
     dataset: Dataset,
     *,
+    answers: Floats | None = None,
     top: int = 5,
     train: Dataset | None = None,
     embedder: SingleModel | None = None,
@@ -132,11 +134,12 @@ def find_mistakes(
 ) -> Mistakes:
     """Find a run's worst mistakes in a task's labelled rows, and the slices they gather in.
 
+    `answers` are the run's to these rows, where somebody has them already.
     With training rows, words that these lack make a slice; with an `embedder` as well, each of
     the worst has its nearest training rows beside it. `most` and `draws` bound the work.
     """
     spec, labels = answerer.task(task).spec, _labels(dataset)
-    answers = answerer.answer(task, dataset)
+    answers = answerer.answer(task, dataset) if answers is None else answers
     verdicts = judge(spec, labels, answers)
     known = None if train is None else _read_words(train, _named(progress, "reading words"))
     slices = cut_slices(dataset.texts(), known=known, cut=_find_cut(dataset))

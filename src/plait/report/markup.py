@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 VOID = {"meta", "br"}
 
+MARK = "<!-- plait report -->"
+"""What a file begins with that may be written over."""
+
 
 class Html(str):
     """Text that is markup already."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from plait import __version__
 from plait.ensemble import is_ensemble
 from plait.errors import RunError, UsageError
-from plait.report.markup import Html, join, shorten, tag
+from plait.report.markup import MARK, Html, join, shorten, tag
 from plait.report.plots import Easel
 from plait.report.sections import (
     answers,
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 SECTIONS = (glance, versus, learning, answers, sureness, disagreement, sharing, making)
 """In the order of the page."""
-
-MARK = "<!-- plait report -->"
-"""What a file begins with that may be written over."""
 
 STYLE = Path(__file__).with_name("page.css")
 

@@ -13,7 +13,12 @@ keys.py      who may ask
 gate.py      what every request passes: its id, its size, its key, its line in the log
 logs.py      events become lines of JSON
 metrics.py   events become Prometheus' figures
+records.py   a run's folder becomes what it tells of itself
+making.py    a run becomes its report, or a list of its mistakes
+errands.py   the same on demand, in a process of its own
+browsing.py  endpoints that show what runs are
 app.py       all of it as one application
 server.py    the application on a port
+site.py      the page's files, and what a browser may do with them
 page/        what a browser is shown
 """

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
 
 from plait import __version__
 from plait.errors import suggest
 from plait.web.batching import Closed, Full, Job, Queue, Row, count_tasks, make_rows
+from plait.web.browsing import add_browsing, look_up
 from plait.web.gate import Gate
 from plait.web.metrics import Metrics
 from plait.web.parcels import VECTOR
@@ -27,21 +26,21 @@ from plait.web.schemas import (
     Health,
     PredictRequest,
     PredictResponse,
-    RunList,
     TaskList,
 )
+from plait.web.site import Site
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
 
     from plait.web.catalog import Catalog, RunFacts
+    from plait.web.errands import Errands
     from plait.web.keys import Keys
     from plait.web.limits import Limits
     from plait.web.logs import Log
     from plait.web.parcels import Answer
     from plait.web.pool import Backend
-
-PAGE = Path(__file__).parent / "page"
 
 ASKING = describe_problems(400, 401, 404, 408, 413, 422, 429, 500, 503, 504)
 
@@ -55,11 +54,14 @@ def make_app(
     log: Log,
     local_only: bool = True,
     log_texts: bool = False,
+    folders: Mapping[str, Path] | None = None,
+    errands: Errands | None = None,
 ) -> FastAPI:
     """Make the application that serves some runs.
 
     `backends` answer, all of them the same; they are closed with the application. `local_only`
-    says that only this machine is to reach it, under its own names.
+    says that only this machine is to reach it, under its own names. `folders` are where runs lie
+    that can be browsed, and `errands` make their reports; without it, none are shown.
     """
     queue = Queue(limits.queue, limits.batch_size, limits.wait_ms / 1000)
     metrics = Metrics(lambda: len(queue), lambda: pool.num_alive)
@@ -71,18 +73,23 @@ def make_app(
         pool.start()
         yield
         await asyncio.to_thread(pool.close)
+        if errands is not None:
+            await asyncio.to_thread(errands.close)
 
     app = FastAPI(
         title="plait",
         version=__version__,
         description="Trained runs answer texts. Errors have one shape, with a code and a sentence.",
         lifespan=live,
+        docs_url=None,  # they take their looks from the network; the site has a page instead
+        redoc_url=None,
     )
     handle_problems(app)
     _add_questions(app, service)
-    _add_listings(app, catalog)
+    add_browsing(app, catalog, folders or {}, errands)
+    _add_tasks(app, catalog)
     _add_signs(app, queue, pool, metrics)
-    app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    app.mount("/", Site(), name="site")
     app.add_middleware(
         Gate,
         limits=limits,
@@ -132,18 +139,13 @@ def _add_questions(app: FastAPI, service: Service) -> None:
         return respond({"run": run.name, "width": len(vectors[0]), "vectors": vectors})
 
 
-def _add_listings(app: FastAPI, catalog: Catalog) -> None:
-    @app.get("/v1/runs", response_model=RunList, responses=describe_problems(400, 401, 429))
-    async def runs() -> Response:
-        """List the runs that are served."""
-        return respond({"runs": [run.to_json() for run in catalog.runs.values()]})
-
+def _add_tasks(app: FastAPI, catalog: Catalog) -> None:
     @app.get(
         "/v1/tasks", response_model=TaskList, responses=describe_problems(400, 401, 404, 422, 429)
     )
     async def tasks(run: str | None = None) -> Response:
         """List the tasks of all runs, or of one."""
-        chosen = catalog.runs.values() if run is None else [_look_up(catalog, run)]
+        chosen = catalog.runs.values() if run is None else [look_up(catalog, run)]
         told = [
             {"run": one.name, **task.to_json()} for one in chosen for task in one.tasks.values()
         ]
@@ -172,13 +174,6 @@ def _add_signs(app: FastAPI, queue: Queue, pool: Pool, metrics: Metrics) -> None
 # --- what endpoints ask ------------------------------------------------------------------
 
 _LATER = {"Retry-After": "2"}
-
-
-def _look_up(catalog: Catalog, name: str) -> RunFacts:
-    if name not in catalog.runs:
-        message = f"there is no run {name[:80]!r}{suggest(name[:80], catalog.runs)}"
-        raise Problem(404, "unknown_run", message)
-    return catalog.runs[name]
 
 
 def choose_tasks(
@@ -223,7 +218,7 @@ class Service:
     def find_run(self, name: str | None) -> RunFacts:
         """Look a run up by its name; the only one has no need of it."""
         if name is not None:
-            return _look_up(self.catalog, name)
+            return look_up(self.catalog, name)
         if len(self.catalog.runs) > 1:
             names = ", ".join(self.catalog.runs)
             raise Problem(422, "which_run", f"several runs are served; say which in run: {names}")

@@ -57,12 +57,15 @@ class TaskFacts:
     labels: tuple[str, ...]
     range: tuple[float, float] | None
     num_texts: int
+    columns: tuple[str, ...] = ()
+    """What its texts are called in its own files."""
+    about: str = ""
 
     @classmethod
-    def of(cls, name: str, spec: TaskSpec) -> TaskFacts:
+    def of(cls, name: str, spec: TaskSpec, about: str) -> TaskFacts:
         """Tell a task's facts."""
         scale = spec.range if spec.kind == "score" else None
-        return cls(name, spec.kind, spec.labels, scale, len(spec.text))
+        return cls(name, spec.kind, spec.labels, scale, len(spec.text), spec.text, about)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -72,6 +75,8 @@ class TaskFacts:
             "labels": list(self.labels),
             "range": None if self.range is None else list(self.range),
             "num_texts": self.num_texts,
+            "columns": list(self.columns),
+            "about": self.about,
         }
 
 
@@ -89,7 +94,11 @@ class RunFacts:
     @classmethod
     def of(cls, name: str, model: Answerer) -> RunFacts:
         """Tell a loaded run's facts."""
-        tasks = {task: TaskFacts.of(task, known.spec) for task, known in model.tasks.items()}
+        told = model.config.tasks
+        tasks = {
+            task: TaskFacts.of(task, known.spec, told[task].about)
+            for task, known in model.tasks.items()
+        }
         return cls(name, tasks, tuple(model.share_passes(list(tasks))), hasattr(model, "embed"))
 
     def pass_of(self, task: str) -> tuple[str, ...]:

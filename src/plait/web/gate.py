@@ -26,6 +26,8 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """What a client may call its request; anything else could forge lines of the log."""
 
 PATHS = ("/v1/predict", "/v1/embed", "/v1/runs", "/v1/tasks", "/healthz", "/readyz", "/metrics")
+BELOW = "/v1/runs/"
+"""Before the name of a run, which is no figure's label."""
 
 
 class Gate:
@@ -92,6 +94,7 @@ class Gate:
 
     def _record(self, scope: Scope, state: dict[str, Any], status: int, seconds: float) -> None:
         path = scope["path"] if scope["path"] in PATHS else "other"
+        path = f"{BELOW}*" if scope["path"].startswith(BELOW) else path
         self._metrics.request(path, status, seconds, state.get("code"))
         self._log.write(
             "request",

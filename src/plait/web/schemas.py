@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -91,10 +91,97 @@ class Run(BaseModel):
     embeds: bool = Field(description="Whether /v1/embed can be asked of it.")
 
 
+class LeftOut(BaseModel):
+    """A folder that was looked into and is not served."""
+
+    name: str
+    reason: str
+
+
 class RunList(BaseModel):
     """Every run that is served."""
 
     runs: list[Run]
+    left_out: list[LeftOut] = Field(description="Folders beside them that cannot answer, and why.")
+    shows_data: bool = Field(description="Whether reports and mistakes, which quote it, are.")
+
+
+class Score(BaseModel):
+    """How well a run does in one task, on dev."""
+
+    task: str
+    kind: str
+    rows: int | None
+    metric: str = Field(description="The figure that stands for the task.")
+    value: float | None
+    baseline: float | None = Field(description="What answering without reading would get.")
+    metrics: dict[str, float | None]
+
+
+class Record(BaseModel):
+    """What a run's folder tells of itself."""
+
+    name: str
+    is_served: bool = Field(description="Whether it can be asked.")
+    kind: Literal["run", "ensemble", "export"]
+    recipe: str
+    about: str
+    is_finished: bool
+    steps: int | None = Field(description="Updates that were made.")
+    best_step: int | None = Field(description="After which the model was best.")
+    seconds: float | None = Field(description="That training took.")
+    encoder: str
+    device: str | None
+    plait: str | None = Field(description="The version that trained it.")
+    members: list[str] = Field(description="Of an ensemble.")
+    scores: list[Score]
+
+
+Curve = list[tuple[int, float | None]]
+
+
+class Curves(BaseModel):
+    """What a run logged: pairs of updates made and a figure."""
+
+    losses: dict[str, Curve] = Field(description="By task, or by a stage's own objective.")
+    scores: dict[str, dict[str, Curve]] = Field(description="On dev, by task and figure.")
+
+
+class Making(BaseModel):
+    """Something that is being made; ask again in a second."""
+
+    status: Literal["making"]
+    step: str = Field(description="What is under way, in words.")
+
+
+class WrongRow(BaseModel):
+    """A dev row that a run gets wrong."""
+
+    id: str
+    where: str
+    texts: list[str]
+    truth: str
+    answer: str
+    confidence: float | None
+
+
+class TaskMistakes(BaseModel):
+    """What a run gets wrong in one task."""
+
+    task: str
+    kind: str
+    rows: int
+    mistakes: int | None = Field(description="How many rows are wrong. Not for scores.")
+    metric: str
+    value: float | None
+    worst: list[WrongRow] = Field(description="The surest, or those farthest from the truth.")
+    slices: list[dict[str, Any]] = Field(description="Kinds of text, as `plait mistakes` has them.")
+
+
+class MistakeList(BaseModel):
+    """What a run gets wrong on dev, by task."""
+
+    tasks: list[TaskMistakes]
 
 
 class Task(BaseModel):
@@ -106,6 +193,8 @@ class Task(BaseModel):
     labels: list[str] = Field(description="Words for the numbers from 0. None for a score.")
     range: list[float] | None = Field(description="Lowest and highest score. For a score alone.")
     num_texts: int = Field(description="1, or 2 where an input is a pair.")
+    columns: list[str] = Field(description="What its texts are called in its own files.")
+    about: str = Field(description="A sentence about it, where its recipe has one.")
 
 
 class TaskList(BaseModel):

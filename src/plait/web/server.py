@@ -12,6 +12,7 @@ import uvicorn
 
 from plait.errors import ResourceError, UsageError
 from plait.web.app import make_app
+from plait.web.errands import Errands
 from plait.web.pool import Died
 from plait.web.worker import Worker
 
@@ -39,11 +40,15 @@ def serve(
     log: Log,
     local_only: bool,
     log_texts: bool = False,
+    reports: bool = True,
+    data: str | None = None,
     ready: Callable[[str, Catalog], None],
 ) -> None:
     """Serve runs until SIGINT or SIGTERM; what was accepted until then is answered.
 
-    `ready` is called with the address and what is served, once requests can come.
+    `reports` says whether reports and mistakes are shown, and `data` where their rows are, if not
+    where recipes say. `ready` is called with the address and what is served, once requests can
+    come.
     """
     with _bind(host, port) as listener, _workers(wanted, num_workers, limits) as workers:
         catalogs = [worker.wait() for worker in workers]
@@ -55,6 +60,8 @@ def serve(
             log=log,
             local_only=local_only,
             log_texts=log_texts,
+            folders=wanted.folders,
+            errands=Errands(data, wanted.device) if reports else None,
         )
         log.capture()
         config = uvicorn.Config(

@@ -1,0 +1,292 @@
+// A CSV is read here, its rows are answered, and it is given back with the answers beside them.
+
+import { listServed } from "./api.js";
+import { AnswerTable, guessColumns } from "./columns.js";
+import { format, readTable } from "./csv.js";
+import { announce, choice, complain, el, field } from "./dom.js";
+import { answerAll } from "./many.js";
+import { count } from "./numbers.js";
+import { TABLE } from "./samples.js";
+import { drawTable } from "./tables.js";
+
+const NUM_SHOWN = 3; // of the rows that were given
+const NUM_ANSWERED = 8;
+const MOST_BYTES = 200e6;
+
+export async function showFile(place, { signal }) {
+  const { runs } = await listServed();
+  const work = el("section", { "aria-label": "Your file" });
+  const take = (text, name) => {
+    try {
+      work.replaceChildren(new Work(runs, readTable(text, name), signal).node);
+      work.querySelector("h2").focus();
+    } catch (error) {
+      work.replaceChildren(complain(error));
+    }
+  };
+  place.append(
+    el("h1", {}, "Answer a whole file"),
+    el(
+      "p",
+      { class: "lead" },
+      "Give a CSV, choose the column to read, and get it back with the answers as new columns.",
+    ),
+    drawInput(take, (error) => work.replaceChildren(complain(error))),
+    work,
+  );
+}
+
+function drawInput(take, refuse) {
+  const read = async (file) => {
+    if (!file) return;
+    if (file.size > MOST_BYTES)
+      refuse(new Error("the file is larger than 200 MB; use plait predict for it"));
+    else take(await file.text(), file.name);
+  };
+  const input = el("input", {
+    type: "file",
+    accept: ".csv,.tsv,.txt,text/csv",
+    id: "file",
+    change: (e) => read(e.target.files[0]),
+  });
+  const pasted = el("textarea", {
+    rows: 3,
+    id: "pasted",
+    placeholder: "id,text\n1,The first row",
+    spellcheck: "false",
+  });
+  pasted.addEventListener("paste", () => setTimeout(() => take(pasted.value, "pasted.csv")));
+  const zone = el(
+    "div",
+    { class: "drop" },
+    el(
+      "div",
+      {},
+      el("label", { for: "file", class: "big" }, "Drop a CSV here, or choose one"),
+      input,
+    ),
+    el("div", {}, el("label", { for: "pasted" }, "… or paste its rows"), pasted),
+    el(
+      "div",
+      { class: "row" },
+      el(
+        "button",
+        { type: "button", click: () => take(pasted.value, "pasted.csv") },
+        "Use what is pasted",
+      ),
+      el(
+        "button",
+        {
+          type: "button",
+          click: () => {
+            pasted.value = TABLE;
+            take(TABLE, "sample.csv");
+          },
+        },
+        "Sample",
+      ),
+    ),
+  );
+  const mark = (isOver) => (event) => {
+    event.preventDefault();
+    zone.classList.toggle("over", isOver);
+  };
+  zone.addEventListener("dragover", mark(true));
+  zone.addEventListener("dragleave", mark(false));
+  zone.addEventListener("drop", (event) => {
+    mark(false)(event);
+    read(event.dataTransfer.files[0]);
+  });
+  return zone;
+}
+
+class Work {
+  constructor(runs, table, signal) {
+    Object.assign(this, { runs, table, signal, run: runs[0] });
+    this.settings = el("div");
+    this.outcome = el("div");
+    this.node = el(
+      "div",
+      {},
+      el("h2", { tabindex: "-1" }, table.name),
+      el(
+        "p",
+        { class: "note" },
+        `${count(table.rows.length, "row")}, ${count(table.names.length, "column")}`,
+      ),
+      drawRows(table.names, table.rows),
+      this.settings,
+      this.outcome,
+    );
+    this.draw();
+  }
+
+  draw() {
+    const { names } = this.table;
+    const isPairs = this.run.tasks.some((task) => task.num_texts === 2);
+    const guessed = guessColumns(this.table, this.run.tasks);
+    this.columns = [choice(names, guessed[0]), choice([["", "none"], ...names], guessed[1] ?? "")];
+    this.columns.forEach((column) => column.addEventListener("change", () => this.fit()));
+    this.boxes = this.run.tasks.map((task) => [
+      task,
+      el("input", { type: "checkbox", name: "task" }),
+    ]);
+    this.button = el("button", { class: "main", type: "button", click: () => this.go() });
+    this.boxes.forEach(([, box]) => box.addEventListener("change", () => this.relabel()));
+    const several = this.runs.length > 1;
+    const pick = (event) => {
+      this.run = this.runs.find((run) => run.name === event.target.value);
+      this.draw();
+      this.settings.querySelector("select").focus();
+    };
+    this.settings.replaceChildren(
+      el(
+        "div",
+        { class: "choices" },
+        several &&
+          field(
+            "Run",
+            choice(
+              this.runs.map((run) => run.name),
+              this.run.name,
+              { change: pick },
+            ),
+          ),
+        field("Text is in", this.columns[0]),
+        isPairs && field("Second text is in", this.columns[1]),
+      ),
+      el(
+        "fieldset",
+        { class: "checks" },
+        el("legend", {}, "Tasks"),
+        this.boxes.map(([task, box]) =>
+          el(
+            "label",
+            {},
+            box,
+            el("span", {}, task.name),
+            el("span", { class: "note" }, describe(task)),
+          ),
+        ),
+      ),
+      el("div", { class: "row" }, this.button),
+    );
+    this.fit();
+  }
+
+  // Tasks that the chosen columns suit are ticked, and no other can be.
+  fit() {
+    const isPair = this.columns[1].value !== "";
+    for (const [task, box] of this.boxes) {
+      box.disabled = task.num_texts === 2 && !isPair;
+      box.checked = task.num_texts === (isPair ? 2 : 1);
+    }
+    this.relabel();
+  }
+
+  get tasks() {
+    return this.boxes.filter(([, box]) => box.checked).map(([task]) => task);
+  }
+
+  relabel() {
+    this.button.textContent = `Answer ${count(this.table.rows.length, "row")}`;
+    this.button.disabled = !this.tasks.length;
+  }
+
+  async go() {
+    const { table, run } = this;
+    const places = this.columns.map((column) => table.names.indexOf(column.value));
+    const answers = new AnswerTable(table, this.tasks);
+    const stop = new AbortController();
+    this.signal.addEventListener("abort", () => stop.abort());
+    const bar = el("progress", { max: table.rows.length, value: 0, "aria-label": "Rows answered" });
+    const told = el("p", { class: "note" });
+    const progress = el(
+      "div",
+      { class: "progress" },
+      bar,
+      told,
+      el("button", { type: "button", click: () => stop.abort() }, "Stop"),
+    );
+    this.button.disabled = true;
+    this.button.classList.add("main");
+    this.outcome.replaceChildren(progress);
+    announce("Answering");
+    const began = performance.now();
+    const hear = (done) => {
+      bar.value = done;
+      const left = ((performance.now() - began) / 1000) * (table.rows.length / done - 1);
+      const more = left > 3 && done < table.rows.length ? `, about ${Math.ceil(left)} s left` : "";
+      const number = done.toLocaleString("en");
+      told.textContent = `${number} of ${count(table.rows.length, "row")}${more}`;
+    };
+    try {
+      const problems = await answerAll({
+        run: run.name,
+        tasks: this.tasks,
+        table,
+        places,
+        hear,
+        signal: stop.signal,
+        keep: answers,
+      });
+      this.outcome.replaceChildren(...drawOutcome(table, answers, problems, this.signal));
+      this.button.classList.remove("main"); // the download is what comes next
+      announce(`Done: ${count(table.rows.length, "row")} answered`);
+    } catch (error) {
+      const stopped = error.name === "AbortError";
+      this.outcome.replaceChildren(
+        stopped
+          ? el("p", { class: "note", role: "status" }, "Stopped; nothing is kept.")
+          : complain(error),
+      );
+    } finally {
+      this.button.disabled = false;
+    }
+  }
+}
+
+function drawOutcome(table, answers, problems, signal) {
+  const names = [...table.names, ...answers.names];
+  const rows = table.rows.map((row, i) => [...row, ...answers.cells(i)]);
+  const text = format([names, ...rows], table.separator);
+  const href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+  signal.addEventListener("abort", () => URL.revokeObjectURL(href));
+  const name = table.name.replace(/(\.\w+)?$/, "-answered$&").replace(/answered$/, "answered.csv");
+  return [
+    el(
+      "p",
+      { class: "done" },
+      el("a", { class: "main", href, download: name }, `Download ${name}`),
+    ),
+    problems.length > 0 && el("p", { class: "problem" }, tellProblems(problems)),
+    drawRows(names, rows, new Set(answers.names)),
+  ].filter(Boolean);
+}
+
+function tellProblems(problems) {
+  const [first] = problems;
+  return `${count(problems.length, "row")} left empty. Row ${first.row + 1}: ${first.reason}.`;
+}
+
+function drawRows(names, rows, marked = new Set()) {
+  const most = marked.size ? NUM_ANSWERED : NUM_SHOWN;
+  const left = rows.length - most;
+  const shown = rows.slice(0, most).map((row) => row.map((cell) => shorten(String(cell))));
+  const options = { column: (i) => (marked.has(names[i]) ? "new" : null), kind: "cells" };
+  const label = marked.size ? "First answered rows" : "First rows";
+  return el(
+    "div",
+    {},
+    drawTable(label, names.map(shorten), shown, options),
+    left > 0 && el("p", { class: "note" }, `… and ${count(left, "more row")}`),
+  );
+}
+
+function shorten(text) {
+  return text.length > 120 ? `${text.slice(0, 119)}…` : text;
+}
+
+function describe(task) {
+  return task.num_texts === 2 ? "reads two texts" : "reads one text";
+}
