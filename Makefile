@@ -13,7 +13,7 @@ PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install dev test test-all lint format bench docs lock clean
+.PHONY: help demo install dev test test-all lint format bench docs pictures lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ docs: dev ## regenerate the generated pages
 	$(PY) scripts/make_reference.py
 	$(PY) scripts/make_speed.py
 	$(PY) scripts/make_results.py
+
+pictures: dev ## take the pictures in docs/images anew, of the runs in RUNS
+	PLAIT_SCREENSHOTS=$(or $(RUNS),runs) $(PY) -m pytest tests/web/page/test_looks.py -k pictures
 
 clean: ## remove .venv, builds and caches (runs/ stays)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
