@@ -21,7 +21,7 @@ PACKAGE = Path(plait.__file__).parent
 LINES = [
     ["errors"],
     ["types"],
-    ["registry"],
+    ["registry", "distributed"],
     ["config"],
     ["data"],
     ["draft"],

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plait.cli.jobs import JobsOption
+from plait.cli.workers import find_team, launch_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from plait.config import RunConfig, TaskConfig
+    from plait.distributed import Team
 
 RecipeArgument = Annotated[
     str,
@@ -100,49 +102,84 @@ def train(
     both; those that RECIPE does not name are not trained, but scored, before and after.
 
     A recipe that lists members trains each of them into OUT/members and makes OUT their ensemble.
+
+    Under torchrun (torchrun --nproc-per-node 2 -m plait train ...) all its processes train one
+    run, each on its share of every batch.
     """
-    from datetime import datetime
-
-    from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
-    from plait.errors import RunError, UsageError
-
     overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
     overrides += [] if graphs else ["graphs=false"]
-    read = read_ensemble if lists_members(recipe) else read_recipe
-    config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
-    if out is None:
-        if resume:
-            raise RunError("--resume needs --out RUN, the folder to go on in")
-        stem = config.name.replace("/", "-")
-        out = Path("runs") / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    command = resume_command(recipe, out, data, overrides, profile, from_)
-    command += f" --jobs {jobs}" if jobs > 1 else ""
-    if isinstance(config, EnsembleConfig):
+    with find_team() as team:
+        from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
+        from plait.errors import UsageError
+
+        read = read_ensemble if lists_members(recipe) else read_recipe
+        config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
+        place = out or _name_run(config.name, resume, team)
+        command = resume_command(recipe, place, data, overrides, profile, from_)
+        command += f" --jobs {jobs}" if jobs > 1 else ""
+        if team is not None and (each_alone or jobs > 1 or isinstance(config, EnsembleConfig)):
+            raise UsageError(
+                f"{team.size} processes train one run, but --each-alone, --jobs and recipes that "
+                "list members are for several: start plait without torchrun"
+            )
+        if isinstance(config, EnsembleConfig):
+            if each_alone:
+                raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
+            from plait.cli.members import train_members
+
+            train_members(config, place, data, resume=resume, command=command, num_jobs=jobs)
+            return
         if each_alone:
-            raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
-        from plait.cli.members import train_members
+            from plait.cli.alone import train_each_alone
 
-        train_members(config, out, data, resume=resume, command=command, num_jobs=jobs)
+            command = f"{command} --each-alone"
+            train_each_alone(config, place, data, resume=resume, command=command, num_jobs=jobs)
+            return
+        if jobs > 1:
+            raise UsageError(
+                "--jobs is for several runs: a recipe that lists members, or --each-alone"
+            )
+        _train_run(config, place, data, resume, command, team)
+
+
+def _name_run(recipe: str, resume: bool, team: Team | None) -> Path:
+    """Make up a folder for a run; of a team, one name for all."""
+    from datetime import datetime
+
+    from plait.errors import RunError
+
+    if resume:
+        raise RunError("--resume needs --out RUN, the folder to go on in")
+    name = f"{recipe.replace('/', '-')}-{datetime.now():%Y%m%d-%H%M%S}"
+    return Path("runs") / (name if team is None else team.lead(lambda: name))
+
+
+def _train_run(
+    config: RunConfig, out: Path, data: str | None, resume: bool, command: str, team: Team | None
+) -> None:
+    """Train one run and show it; of a team, all train and the leader shows."""
+    if team is not None and not team.leads:
+        from plait.runs import train as run_training
+
+        run_training(config, out, data=data, resume=resume, command=command, team=team)
         return
-    if each_alone:
-        from plait.cli.alone import train_each_alone
-
-        command = f"{command} --each-alone"
-        train_each_alone(config, out, data, resume=resume, command=command, num_jobs=jobs)
-        return
-    if jobs > 1:
-        raise UsageError("--jobs is for several runs: a recipe that lists members, or --each-alone")
-
     from plait.cli.display import Display
 
     with resumable(out, command), Display() as display:
         if resume and (out / "scores.json").exists():
             display.note(f"{out} is finished already; these are its scores")
         display.begin("loading")
+        from plait.distributed import ALONE
         from plait.runs import train as run_training
 
         outcome = run_training(
-            config, out, data=data, resume=resume, command=command, listeners=[display]
+            config,
+            out,
+            data=data,
+            resume=resume,
+            command=command,
+            listeners=[display],
+            team=team or ALONE,
         )
     show_outcome(outcome.result, display.first_scores, config.tasks)
     typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, data, config)}")
@@ -166,7 +203,7 @@ def resume_command(
     """Write the command that goes on with a run."""
     import shlex
 
-    words = ["plait", "train", recipe, "--out", str(out)]
+    words = [*launch_command(), "train", recipe, "--out", str(out)]
     words += ["--data", data] if data else []
     words += ["--profile", profile] if profile else []
     words += ["--from", start] if start else []
