@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -142,4 +141,4 @@ def test_the_leader_alone_writes(of_two):
     """A line too many in the log, or a second process's leftovers, would show here."""
     steps = [line["step"] for line in read_losses(of_two / "plain-2")]
     assert steps == sorted(set(steps))
-    assert not [name for name in os.listdir(of_two / "plain-2") if name.endswith(".tmp")]
+    assert not list((of_two / "plain-2").glob(".*.tmp"))

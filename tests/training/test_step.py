@@ -15,6 +15,7 @@ from plait.aggregators import AGGREGATORS, Aggregator
 from plait.aggregators.pcgrad import PCGrad
 from plait.config import StageConfig
 from plait.data import Buckets, Parcel
+from plait.distributed import Team
 from plait.errors import RecipeError
 from plait.losses import DEFAULT_LOSSES, LOSSES, Loss
 from plait.model.multitask import MultitaskModel

@@ -11,7 +11,7 @@ therefore computed as if alone, and what reaches a worker's own rows counts `siz
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -66,13 +66,16 @@ class Team:
         def cut(rows: Tensor) -> Tensor:  # in blocks: all first texts, all second ones
             return rows.view(-1, num_examples, rows.shape[-1])[:, own].flatten(0, 1)
 
-        tokens = Tokens(*map(cut, (batch.tokens.ids, batch.tokens.types, batch.tokens.mask)))
-        return Batch(tokens, batch.labels[own], num_examples)
+        ids, types, mask = map(cut, (batch.tokens.ids, batch.tokens.types, batch.tokens.mask))
+        return Batch(Tokens(ids, types, mask), batch.labels[own], num_examples)
 
     # --- losses and gradients ---
 
-    def loss(self, loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, batch: Batch) -> Any:
+    def loss(
+        self, loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, batch: Batch
+    ) -> Tensor:
         """Return the loss of the whole batch."""
+        assert batch.labels is not None
         return loss(outputs, batch.labels)
 
     def mean(self, term: Tensor, batch: Batch) -> Tensor:  # noqa: ARG002

@@ -37,7 +37,9 @@ class Workers(Team):
 
     # --- losses and gradients ---
 
-    def loss(self, loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, batch: Batch) -> Any:
+    def loss(
+        self, loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, batch: Batch
+    ) -> Tensor:
         """Return the loss of the whole batch.
 
         Any loss may set rows of a batch against each other, so it is given everyone's outputs.
@@ -50,7 +52,7 @@ class Workers(Team):
             count = counts(batch.labels).to(part) * self._takes_part(batch)
             total = count.clone()
             dist.all_reduce(total)
-            return _Mean.apply(part, count / total.clamp(min=1), self.size)
+            return _mean(part, count / total.clamp(min=1), self.size)
         wide = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
         return loss(self.gather(wide, batch.whole), self.gather(batch.labels, batch.whole))
 
@@ -58,16 +60,16 @@ class Workers(Team):
         """Return the mean over the whole batch of what is a mean over this worker's examples."""
         assert batch.whole is not None
         share = self.counts(batch.whole)[self.rank] / batch.whole
-        whole: Tensor = _Mean.apply(term, torch.full_like(term, share), self.size)
-        return whole
+        return _mean(term, torch.full_like(term, share), self.size)
 
     def gather(self, own: Tensor, num_examples: int) -> Tensor:
         """Return everyone's rows in the order of the whole batch, with their gradient.
 
         Where an example has several rows, they come in blocks: all first ones, all second ones.
         """
-        whole: Tensor = _Gather.apply(own, self.counts(num_examples), self.rank)
-        return whole
+        counts = self.counts(num_examples)
+        gathered: Tensor = _Gather.apply(own, counts, self.rank)  # type: ignore[no-untyped-call]
+        return gathered
 
     def reduce(self, gradients: Tensor) -> None:
         """Turn each worker's gradients into their mean, in place."""
@@ -168,6 +170,11 @@ class _Gather(torch.autograd.Function):
             every = gradient.reshape(blocks, sum(counts), *shape[1:])
             own = every[:, start : start + mine].reshape(shape) * len(counts)
         return own, None, None
+
+
+def _mean(value: Tensor, share: Tensor, size: int) -> Tensor:
+    whole: Tensor = _Mean.apply(value, share, size)  # type: ignore[no-untyped-call]
+    return whole
 
 
 class _Mean(torch.autograd.Function):
