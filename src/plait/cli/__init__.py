@@ -123,6 +123,8 @@ def _run(args: Sequence[str] | None) -> int:
     except PlaitError as error:
         return _complain(str(error), error.exit_code)
     except _TypedWrong as error:
+        if os.environ.get("RANK", "0") != "0":  # torchrun's first process says it for all
+            return 2
         text = error.format_message().rstrip(".")
         command = error.ctx.command_path if error.ctx else "plait"
         return _complain(f"{text[:1].lower()}{text[1:]} (see `{command} --help`)", 2)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-import typer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +33,7 @@ def find_team() -> Iterator[Team | None]:
         with joined(launch) as team:
             yield team
     except ToldElsewhereError as error:
-        raise typer.Exit(error.exit_code) from error
+        sys.exit(error.exit_code)  # without a word, which typer.Exit would add to an interruption
 
 
 def launch_command() -> list[str]:

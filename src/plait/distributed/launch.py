@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
+import signal
+import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plait.errors import PlaitError, ToldElsewhereError, UsageError, WorkerLostError
+from plait.errors import PlaitError, ToldElsewhereError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 TOLD = "plait/told"
 """Key of the team's store that counts who has spoken of an error."""
-GRACE = 2.0
-"""Seconds that a worker whose neighbour is gone leaves it to say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +67,6 @@ def joined(launch: Launch) -> Iterator[Workers]:
     team = Workers(launch.local_rank, launch.local_size)
     try:
         yield team
-    except WorkerLostError as error:
-        time.sleep(GRACE)
-        if not _speaks_first():
-            raise ToldElsewhereError(error) from error
-        raise
     except PlaitError as error:
         if not _speaks_first():
             raise ToldElsewhereError(error) from error
@@ -82,8 +76,16 @@ def joined(launch: Launch) -> Iterator[Workers]:
 
 
 def _speaks_first() -> bool:
-    """Say whether no other worker has told of an error yet; and if so, be the one who does."""
+    """Say whether no other worker has told of an error yet; and if so, be the one who does.
+
+    Whoever ends by an error has been here before its connections break, so that those who notice
+    come later.
+    """
     import torch.distributed as dist
+
+    # A launcher ends the others as soon as one is gone; they have something to say first.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     with suppress(RuntimeError):  # the store may be gone with the process that held it
         return bool(dist.distributed_c10d._get_default_store().add(TOLD, 1) == 1)
