@@ -37,6 +37,7 @@ LINES = [
     ["export"],
     ["ensemble", "fewshot"],
     ["runs"],
+    ["engines"],
     ["search", "reproduce", "results", "mistakes", "audit", "estimator"],
     ["report", "web"],
     ["recipes"],
