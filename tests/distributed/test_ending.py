@@ -113,7 +113,7 @@ def test_an_interrupted_team_saves_and_says_so_once(tiny_recipe, tmp_path, numbe
     ("more", "told"),
     [
         (["-o", "train.lrr=1"], "train.lrr is not a setting"),
-        (["--each-alone"], "2 processes train one run"),
+        (["--each-alone"], "train several runs, but the workers"),
         (["-o", "device=cuda:0"], "device = 'cuda:0' is one device"),
         (["--resume"], "there is no run at"),
         (["--oops"], "no such option: --oops"),

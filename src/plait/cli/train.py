@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.jobs import JobsOption
-from plait.cli.workers import find_team, launch_command
+from plait.cli.jobs import AddressOption, EngineOption, JobsOption, make_engine
+from plait.cli.workers import WorkersOption, check_workers, find_team, launch_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from plait.config import RunConfig, TaskConfig
     from plait.distributed import Team
+    from plait.engines import Engine
+    from plait.training.run import Outcome
 
 RecipeArgument = Annotated[
     str,
@@ -88,6 +90,9 @@ def train(
             "--each-alone", help="Train each task by itself, with its share of the joint budget."
         ),
     ] = False,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
 ) -> None:
     """Train one encoder on all tasks of a recipe.
 
@@ -104,7 +109,7 @@ def train(
     A recipe that lists members trains each of them into OUT/members and makes OUT their ensemble.
 
     Under torchrun (torchrun --nproc-per-node 2 -m plait train ...) all its processes train one
-    run, each on its share of every batch.
+    run, each on its share of every batch; so do --workers of a Ray cluster with --engine ray.
     """
     overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
     overrides += [] if graphs else ["graphs=false"]
@@ -112,16 +117,14 @@ def train(
         from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
         from plait.errors import UsageError
 
+        asked = make_engine(engine, address, None, None)
         read = read_ensemble if lists_members(recipe) else read_recipe
         config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
         place = out or _name_run(config.name, resume, team)
         command = resume_command(recipe, place, data, overrides, profile, from_)
         command += f" --jobs {jobs}" if jobs > 1 else ""
-        if team is not None and (each_alone or jobs > 1 or isinstance(config, EnsembleConfig)):
-            raise UsageError(
-                f"{team.size} processes train one run, but --each-alone, --jobs and recipes that "
-                "list members are for several: start plait without torchrun"
-            )
+        several = each_alone or jobs > 1 or isinstance(config, EnsembleConfig)
+        num_workers = check_workers(asked, workers, team, several=several)
         if isinstance(config, EnsembleConfig):
             if each_alone:
                 raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
@@ -139,7 +142,13 @@ def train(
             raise UsageError(
                 "--jobs is for several runs: a recipe that lists members, or --each-alone"
             )
-        _train_run(config, place, data, resume, command, team)
+        if asked.is_ray:
+            command = " ".join([command, *asked.words(), "--workers", str(num_workers)])
+            _show_training(config, place, data, resume, command, _on_ray(asked, num_workers))
+        elif team is None or team.leads:
+            _show_training(config, place, data, resume, command, _here(team))
+        else:
+            _here(team)(config, place, data=data, resume=resume, command=command)
 
 
 def _name_run(recipe: str, resume: bool, team: Team | None) -> Path:
@@ -154,33 +163,45 @@ def _name_run(recipe: str, resume: bool, team: Team | None) -> Path:
     return Path("runs") / (name if team is None else team.lead(lambda: name))
 
 
-def _train_run(
-    config: RunConfig, out: Path, data: str | None, resume: bool, command: str, team: Team | None
-) -> None:
-    """Train one run and show it; of a team, all train and the leader shows."""
-    if team is not None and not team.leads:
+def _here(team: Team | None) -> Callable[..., Outcome]:
+    """Return what trains in this process, alone or with its team."""
+
+    def start(*args: Any, **options: Any) -> Outcome:
+        from plait.distributed import ALONE
         from plait.runs import train as run_training
 
-        run_training(config, out, data=data, resume=resume, command=command, team=team)
-        return
+        return run_training(*args, team=team or ALONE, **options)
+
+    return start
+
+
+def _on_ray(engine: Engine, num_workers: int) -> Callable[..., Outcome]:
+    """Return what trains by workers of a Ray cluster."""
+
+    def start(config: RunConfig, out: Path, **options: Any) -> Outcome:
+        from plait.engines.together import train_together
+
+        return train_together(config, out, engine, num_workers, **options)
+
+    return start
+
+
+def _show_training(
+    config: RunConfig,
+    out: Path,
+    data: str | None,
+    resume: bool,
+    command: str,
+    start: Callable[..., Outcome],
+) -> None:
+    """Train one run and show how it goes and what became of it."""
     from plait.cli.display import Display
 
     with resumable(out, command), Display() as display:
         if resume and (out / "scores.json").exists():
             display.note(f"{out} is finished already; these are its scores")
         display.begin("loading")
-        from plait.distributed import ALONE
-        from plait.runs import train as run_training
-
-        outcome = run_training(
-            config,
-            out,
-            data=data,
-            resume=resume,
-            command=command,
-            listeners=[display],
-            team=team or ALONE,
-        )
+        outcome = start(config, out, data=data, resume=resume, command=command, listeners=[display])
     show_outcome(outcome.result, display.first_scores, config.tasks)
     typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, data, config)}")
 

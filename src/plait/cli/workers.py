@@ -5,12 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from plait.distributed import Team
+    from plait.engines import Engine
+
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        help="With --engine ray: processes that train the run together; 1 unless given.",
+    ),
+]
 
 
 @contextmanager
@@ -44,3 +57,22 @@ def launch_command() -> list[str]:
 
     launch = find_launch()
     return ["plait"] if launch is None else launch.words
+
+
+def check_workers(engine: Engine, given: int | None, team: Team | None, *, several: bool) -> int:
+    """Return how many workers of Ray train a run, after refusing what does not go together.
+
+    `several` says that several runs are asked for.
+    """
+    from plait.errors import UsageError
+
+    if engine.is_ray and team is not None:
+        raise UsageError("torchrun has started the workers already: leave out --engine ray")
+    if given is not None and not engine.is_ray:
+        raise UsageError("--workers is for Ray: give --engine ray as well, or use torchrun")
+    if several and (engine.is_ray or team is not None):
+        raise UsageError(
+            "--each-alone, --jobs and recipes that list members train several runs, but the "
+            "workers of torchrun or Ray train one: start plait without them"
+        )
+    return given or 1
