@@ -128,6 +128,13 @@ def test_what_is_wrong_is_said_once(launch, tiny_recipe, tmp_path, more, told):
     assert not (tmp_path / "run").exists()
 
 
+def test_commands_that_do_not_share_their_work_are_refused(launch):
+    done = launch(2, "list", "recipes")
+    (said,) = sentences(done)
+    assert "only `plait train` shares it" in said
+    assert done.stdout == ""
+
+
 def test_workers_on_different_data_are_refused(launch, tiny_recipe, tmp_path):
     """Each has a folder of its own, as on two hosts."""
     recipe = tiny_recipe()

@@ -33,6 +33,7 @@ from plait.cli.search import search
 from plait.cli.serve import serve
 from plait.cli.submit import submit
 from plait.cli.train import train
+from plait.cli.workers import leave_to_first, refuse_torchrun
 from plait.errors import PlaitError
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def _root(
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+    elif context.invoked_subcommand != "train":
+        refuse_torchrun(context.invoked_subcommand)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -123,8 +126,7 @@ def _run(args: Sequence[str] | None) -> int:
     except PlaitError as error:
         return _complain(str(error), error.exit_code)
     except _TypedWrong as error:
-        if os.environ.get("RANK", "0") != "0":  # torchrun's first process says it for all
-            return 2
+        leave_to_first()
         text = error.format_message().rstrip(".")
         command = error.ctx.command_path if error.ctx else "plait"
         return _complain(f"{text[:1].lower()}{text[1:]} (see `{command} --help`)", 2)

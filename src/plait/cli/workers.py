@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from plait.distributed import Team
     from plait.engines import Engine
+
+PATIENCE_S = 30.0
+"""Seconds in which the first process must have said what is wrong."""
 
 WorkersOption = Annotated[
     int | None,
@@ -47,6 +51,30 @@ def find_team() -> Iterator[Team | None]:
             yield team
     except ToldElsewhereError as error:
         sys.exit(error.exit_code)  # without a word, which typer.Exit would add to an interruption
+
+
+def leave_to_first() -> None:
+    """Let torchrun's first process alone say what is wrong with words that all were given.
+
+    torchrun ends the others as soon as it has; one that ended before would have it ended, too.
+    """
+    if os.environ.get("RANK", "0") != "0" and "TORCHELASTIC_RUN_ID" in os.environ:
+        time.sleep(PATIENCE_S)
+        sys.exit(2)
+
+
+def refuse_torchrun(command: str) -> None:
+    """Refuse a command of which torchrun would start several that all do the same."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size == "1" or "TORCHELASTIC_RUN_ID" not in os.environ:
+        return
+    from plait.errors import UsageError
+
+    leave_to_first()
+    raise UsageError(
+        f"torchrun starts {size} times `plait {command}`, each of which would do the whole work: "
+        "only `plait train` shares it; start this by itself"
+    )
 
 
 def launch_command() -> list[str]:

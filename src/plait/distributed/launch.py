@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plait.errors import PlaitError, ToldElsewhereError, UsageError
+from plait.errors import Interrupted, PlaitError, ToldElsewhereError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,6 +67,10 @@ def joined(launch: Launch) -> Iterator[Workers]:
     team = Workers(launch.local_rank, launch.local_size)
     try:
         yield team
+    except KeyboardInterrupt as error:
+        if team.leads:
+            raise
+        raise ToldElsewhereError(Interrupted("stopped")) from error
     except PlaitError as error:
         if not _speaks_first():
             raise ToldElsewhereError(error) from error

@@ -245,8 +245,12 @@ class Step:
 
     def _choose_runner(self, wanted: bool) -> Plain:
         """Capture what can be captured, where it is wanted and there is a GPU."""
-        if not wanted or self.device.type != "cuda" or self.team.size > 1:
+        if not wanted or self.device.type != "cuda":
             return Plain(self.device)
+        if self.team.size > 1:
+            plain = Plain(self.device)
+            plain.trouble = "they wait for other workers on the way"
+            return plain
         parts: list[Weighting | Regularizer] = [self.weighting, *self.regularizers]
         if strange := [part for part in parts if not part.capturable]:
             plain = Plain(self.device)
