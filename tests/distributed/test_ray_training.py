@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from launching import HERE, STILL, TIMEOUT, environment, read_losses
 
 from plait.config import read_recipe
 from plait.runs import train
+from plait.training.checkpoint import load_state
 
 pytest.importorskip("ray")
 
@@ -70,6 +73,28 @@ def test_what_a_worker_finds_wrong_is_said_once_and_not_tried_again(
     assert "mood-train.csv, line " in said
     assert "a worker was lost" not in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_is_saved(tiny_recipe, tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "plait", "train", str(tiny_recipe()), "--out", str(out)]
+    command += ["--engine", "ray", "--workers", "2", "-o", "train.epochs=2000"]
+    process = subprocess.Popen(
+        command, env=environment(tmp_path / "cache"), stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + TIMEOUT
+    while not (out / "checkpoint.safetensors").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 130
+    (said,) = [line for line in told.splitlines() if line.startswith("plait: ")]
+    saved = load_state(out / "checkpoint.safetensors").total_steps
+    assert f"stopped after {saved:,} update" in said
+    assert said.endswith("--resume --engine ray --workers 2")
 
 
 @pytest.mark.slow

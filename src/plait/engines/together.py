@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from plait.distributed import Workers
 from plait.distributed.workers import PATIENCE
-from plait.engines.cluster import connected
+from plait.engines.cluster import connected, import_ray
 from plait.engines.remote import MOST_LOSSES, Surroundings, describe_surroundings
 from plait.engines.running import find_paths, wait_until_free
-from plait.errors import PlaitError, UsageError, WorkerLostError
+from plait.errors import Interrupted, PlaitError, UsageError, WorkerLostError
 from plait.runs import train
 from plait.training.checkpoint import load_state
 from plait.training.folder import RunFolder, check_folder
@@ -35,13 +35,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from plait.config import RunConfig
-    from plait.engines.cluster import Cluster, Share
+    from plait.engines.cluster import Share
     from plait.engines.request import Engine
     from plait.evaluate import Scores
     from plait.training.loop import StepRecord
 
 SECONDS_A_STEP = 0.25
-"""Between two updates that the board hears of."""
+"""Between two looks at the board."""
+
+Ended = tuple[dict[str, Any] | None, Exception | None]
+"""A run's result, and what went wrong; neither where too many workers were lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +88,16 @@ def train_together(
         around = describe_surroundings((storage, *find_paths([config], data)), share)
         order = Order(config, folder.path, data, resume, command, around)
         board = cluster.ray.remote(num_cpus=0)(_Board).remote()
-        with _heard(cluster.ray, board, listeners):
-            trouble = _fit(cluster, share, num_workers, storage, {"order": order, "board": board})
-        result, failure = cluster.ray.get(board.read.remote())
-        if failure is not None:
-            raise failure
-        if result is None:
-            raise WorkerLostError(
-                f"workers were lost {MOST_LOSSES + 1} times{trouble}; go on from what was saved "
-                f"last with: {command}"
-            )
+        asked_of_each = {"order": order, "board": board}
+        trainer = _prepare(share, num_workers, storage, asked_of_each)
+        result, failure = _watch(cluster.ray, board, trainer, listeners)
+    if failure is not None:
+        raise failure
+    if result is None:
+        raise WorkerLostError(
+            f"workers were lost {MOST_LOSSES + 1} times; go on from what was saved last with: "
+            f"{command}"
+        )
     return Outcome(out, result)
 
 
@@ -109,16 +112,14 @@ def _storage(folder: Path) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _fit(
-    cluster: Cluster, share: Share, num_workers: int, storage: Path, asked: dict[str, Any]
-) -> str:
-    """Let Ray train; return what it says where it gave up, else nothing."""
+def _prepare(share: Share, num_workers: int, storage: Path, asked: dict[str, Any]) -> Any:
+    """Tell Ray Train what to do."""
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     resources = {"CPU": share.cpus, **({"GPU": share.gpus} if share.gpus else {})}
-    trainer = TorchTrainer(
+    return TorchTrainer(
         _work,
         train_loop_config=asked,
         scaling_config=ScalingConfig(
@@ -136,13 +137,40 @@ def _fit(
             timeout_s=int(PATIENCE.total_seconds()),
         ),
     )
-    try:
-        trainer.fit()
-    except cluster.ray.exceptions.RayError as error:
-        return f" ({type(error).__name__})"
-    except RuntimeError as error:  # Ray Train's own, whose classes move between versions
-        return f" ({type(error).__name__})"
-    return ""
+
+
+def _watch(ray: Any, board: Any, trainer: Any, listeners: Sequence[Listener]) -> Ended:
+    """Let Ray train, and listeners here hear how; return the run's result, or what went wrong.
+
+    The first Ctrl-C lets the workers finish the update at hand and save; the second stops at once.
+    """
+
+    def fit() -> None:
+        with suppress(Exception):  # what is worth telling is on the board
+            trainer.fit()
+
+    # Not on the main thread, where Ray would answer Ctrl-C itself.
+    thread = threading.Thread(target=fit, daemon=True)
+    thread.start()
+    is_stopping = False
+    while True:
+        is_last = not thread.is_alive()
+        try:
+            for event, args in ray.get(board.take.remote()):
+                for listener in listeners:
+                    getattr(listener, event)(*args)
+        except KeyboardInterrupt:
+            if is_stopping:
+                raise
+            is_stopping = True
+            board.stop.remote()
+            for listener in listeners:
+                listener.note("stopping after this update, to save it; once more stops at once")
+        except ray.exceptions.RayError:  # the cluster itself is gone
+            return None, None
+        if is_last:
+            ended: Ended = ray.get(board.read.remote())
+            return ended
 
 
 # --- on a worker -------------------------------------------------------------------------
@@ -162,7 +190,7 @@ def _work(asked: dict[str, Any]) -> None:
     try:
         if refusal := order.around.enter():
             raise UsageError(refusal)
-        team = Workers(context.get_local_rank(), context.get_local_world_size())
+        team = RayWorkers(context.get_local_rank(), context.get_local_world_size(), board)
         folder, resume = RunFolder(order.folder), order.resume
         if leads:
             if ray.get(board.begin.remote()) > 1:
@@ -180,11 +208,32 @@ def _work(asked: dict[str, Any]) -> None:
         ).result
     except WorkerLostError:
         raise
+    except Interrupted as error:  # all are, after the same update
+        ray.get(board.fail.remote(error))
+        return
     except PlaitError as error:
         ray.get(board.fail.remote(error))
         raise
+    except Exception as error:  # a mistake of plait's or a plugin's; it may not travel as it is
+        ray.get(board.fail.remote(RuntimeError(f"a worker raised {error!r}")))
+        raise
     if leads:
         ray.get(board.finish.remote(result))
+
+
+class RayWorkers(Workers):
+    """Workers who stop when whoever started them says so."""
+
+    def __init__(self, local_rank: int, local_size: int, board: Any):
+        super().__init__(local_rank, local_size)
+        self._board, self._last, self._is_stopping = board, 0.0, False
+
+    def any(self, flag: bool) -> bool:
+        """Say whether a worker wants to stop, or somebody at the board does."""
+        if self.leads and time.monotonic() - self._last > SECONDS_A_STEP:
+            self._last = time.monotonic()
+            self._is_stopping = import_ray().get(self._board.is_stopping.remote())
+        return super().any(flag or self._is_stopping)
 
 
 class Relay(Listener):
@@ -249,8 +298,9 @@ class _Board:
     def __init__(self) -> None:
         self.posts: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
         self.result: dict[str, Any] | None = None
-        self.failure: PlaitError | None = None
+        self.failure: Exception | None = None
         self.num_begun = 0
+        self.is_asked_to_stop = False
 
     async def begin(self) -> int:
         """Count the times that workers were started."""
@@ -261,11 +311,24 @@ class _Board:
         """Leave what a listener should hear."""
         await self.posts.put((event, args))
 
-    async def take(self) -> tuple[str, tuple[Any, ...]]:
-        """Return the next of them, once it is there."""
-        return await self.posts.get()
+    async def take(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """Return what is there, after a little while at most."""
+        found = []
+        with suppress(asyncio.TimeoutError):
+            found.append(await asyncio.wait_for(self.posts.get(), SECONDS_A_STEP))
+        while not self.posts.empty():
+            found.append(self.posts.get_nowait())
+        return found
 
-    async def fail(self, error: PlaitError) -> None:
+    async def stop(self) -> None:
+        """Ask the workers to save and end."""
+        self.is_asked_to_stop = True
+
+    async def is_stopping(self) -> bool:
+        """Say whether they are asked to."""
+        return self.is_asked_to_stop
+
+    async def fail(self, error: Exception) -> None:
         """Leave what is wrong; the first to say so is heard."""
         self.failure = self.failure or error
 
@@ -277,28 +340,6 @@ class _Board:
         """Say whether there is nothing left to try."""
         return self.failure is not None or self.result is not None
 
-    async def read(self) -> tuple[dict[str, Any] | None, PlaitError | None]:
+    async def read(self) -> Ended:
         """Return the result, and what went wrong."""
         return self.result, self.failure
-
-
-@contextmanager
-def _heard(ray: Any, board: Any, listeners: Sequence[Listener]) -> Iterator[None]:
-    """Let listeners here hear what the leader posts."""
-
-    def listen() -> None:
-        with suppress(Exception):  # the cluster may be gone, which others will say
-            while True:
-                event, args = ray.get(board.take.remote())
-                if event == "over":
-                    return
-                for listener in listeners:
-                    getattr(listener, event)(*args)
-
-    thread = threading.Thread(target=listen, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        board.post.remote("over", ())
-        thread.join(timeout=5)
