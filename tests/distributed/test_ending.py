@@ -17,6 +17,7 @@ from plait.runs import train
 from plait.training.checkpoint import load_state
 from plait.training.listeners import Listener
 
+SLOW = pytest.mark.slow
 KEEP = [*STILL, "save_every=5"]
 
 
@@ -34,9 +35,7 @@ def killing(mark, *, rank):
     return [*KEEP, f"plugins=['{HERE / 'killer.py'}']", f"train.regularizers={table}"]
 
 
-@pytest.mark.parametrize(
-    ("rank", "then"), [(1, 1), pytest.param(0, 4, marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.parametrize(("rank", "then"), [(1, 1), pytest.param(0, 4, marks=SLOW)], ids=str)
 def test_a_killed_worker_leaves_a_checkpoint_that_others_go_on_from(
     launch, tiny_recipe, tmp_path, rank, then
 ):
@@ -85,7 +84,9 @@ def test_a_run_of_one_goes_on_with_two(launch, tiny_recipe, tmp_path):
     assert json.loads((out / "scores.json").read_text())["steps"] == len(read_losses(whole))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=SLOW)], ids=str
+)
 def test_an_interrupted_team_saves_and_says_so_once(tiny_recipe, tmp_path, number):
     out = tmp_path / "run"
     command = torchrun(2, "-m", "plait", "train", tiny_recipe(), "--out", out)
@@ -113,10 +114,10 @@ def test_an_interrupted_team_saves_and_says_so_once(tiny_recipe, tmp_path, numbe
     ("more", "told"),
     [
         (["-o", "train.lrr=1"], "train.lrr is not a setting"),
-        (["--each-alone"], "train several runs, but the workers"),
-        (["-o", "device=cuda:0"], "device = 'cuda:0' is one device"),
-        (["--resume"], "there is no run at"),
         (["--oops"], "no such option: --oops"),
+        pytest.param(["--each-alone"], "train several runs, but the workers", marks=SLOW),
+        pytest.param(["-o", "device=cuda:0"], "device = 'cuda:0' is one device", marks=SLOW),
+        pytest.param(["--resume"], "there is no run at", marks=SLOW),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
@@ -128,6 +129,7 @@ def test_what_is_wrong_is_said_once(launch, tiny_recipe, tmp_path, more, told):
     assert not (tmp_path / "run").exists()
 
 
+@SLOW
 def test_commands_that_do_not_share_their_work_are_refused(launch):
     done = launch(2, "list", "recipes")
     (said,) = sentences(done)
