@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import __version__
 from plait.answers.manifest import Manifest
-from plait.answers.parts import PART_ROWS, answer_part, read_parts
+from plait.answers.parts import answer_part, read_parts
 from plait.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -96,6 +96,6 @@ def _describe(model: Answerer, plan: Plan, form: Mapping[str, Any]) -> dict[str,
         "probabilities": plan.columns[0].probabilities,
         "format": plan.form,
         **form,
-        "rows": PART_ROWS,
+        "part_rows": plan.part_rows,
         "plait": __version__,
     }

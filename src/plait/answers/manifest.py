@@ -1,6 +1,6 @@
 """A folder of answers under way: what it was begun with, and which parts are done.
 
-manifest.jsonl   a line of settings, one for each part that is done, one once all are
+_manifest.jsonl  a line of settings, one for each part that is done, one once all are
 part-*           the answers, a file for each part
 
 Lines are only ever added, after the part they speak of has its name. A part without a line is
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-NAME = "manifest.jsonl"
+NAME = "_manifest.jsonl"
+"""Readers of folders, Arrow's and others, pass over names that begin like this."""
 
 
 class Manifest:

@@ -58,6 +58,7 @@ class Plan:
     form: str
     """Of the parts, which is also how their names end."""
     out: Path
+    part_rows: int = PART_ROWS
 
     def place(self, part: Part) -> Path:
         """Return where a part is written."""
@@ -84,6 +85,7 @@ def make_plan(
     form: str | None = None,
     probabilities: bool = False,
     threshold: Mapping[str, float] | None = None,
+    part_rows: int = PART_ROWS,
 ) -> Plan:
     """Choose what is read of files, which have the same columns, and what is written.
 
@@ -115,7 +117,7 @@ def make_plan(
     columns = rename_taken(chosen, [FILE, ROW, *names])
     absolute = tuple(path.absolute() for path in files)
     found = tuple(path.as_posix() for path in files)
-    return Plan(absolute, found, tuple(columns), form or forms[first], out)
+    return Plan(absolute, found, tuple(columns), form or forms[first], out, part_rows)
 
 
 def _find_form(path: Path) -> str:
@@ -127,7 +129,7 @@ def _find_form(path: Path) -> str:
 def read_parts(plan: Plan, file: int, done: Container[int] = ()) -> Iterator[tuple[Part, Records]]:
     """Read the parts of a file; those whose first rows are in `done` are passed over."""
     texts = [name for column in plan.columns for name in column.text]
-    slices = RecordFile(plan.files[file], texts).slices(PART_ROWS)
+    slices = RecordFile(plan.files[file], texts).slices(plan.part_rows)
     for records, is_last in _read_ahead(slices):
         start = int(records.numbers[0])
         if start not in done:

@@ -116,7 +116,7 @@ def predict(
     With --accuracy or --threshold, answers that are not sure enough are marked for review.
 
     Of a pattern, or with --engine ray, --output is a folder of parts, whose rows say which file
-    and row they answer; manifest.jsonl there says what is done. On a Ray cluster, parts are
+    and row they answer; _manifest.jsonl there says what is done. On a Ray cluster, parts are
     answered by all its nodes, which share the run, the files and the folder.
     """
     from plait.cli.display import Display

@@ -87,14 +87,12 @@ def _stream(
             fn_args=(plan, around),
             num_cpus=0,
             concurrency=num_places,
-            max_retries=MOST_LOSSES,
             **shape,
         )
         answered = read.map_batches(
             _answer,
             fn_args=(plan, source, around),
             max_calls=0,  # a process keeps its model for the next part, on a GPU as well
-            max_retries=MOST_LOSSES,
             **share.options(),
             **shape,
         )
@@ -116,6 +114,7 @@ def _answer(batch: Any, plan: Plan, source: Source, around: Surroundings) -> Any
     """Answer a part; what goes on is its note."""
     _enter(around)
     part = Part(**json.loads(batch["part"][0].as_py()))
+    _refuse_deadly(plan.place(part))
     records = unpack_records(batch["rows"][0].as_buffer())
     return pa.table({"note": [json.dumps(answer_part(_load(source), plan, part, records))]})
 
@@ -123,6 +122,16 @@ def _answer(batch: Any, plan: Plan, source: Source, around: Surroundings) -> Any
 def _enter(around: Surroundings) -> None:
     if refusal := around.enter():
         raise UsageError(refusal)
+
+
+def _refuse_deadly(place: Path) -> None:
+    """Give up a part that has killed its workers, which Ray would try again for ever."""
+    left = list(place.parent.glob(f".{place.name}.*"))  # what each had begun to write
+    if len(left) > MOST_LOSSES:
+        raise RunError(
+            f"{place.name} was begun {len(left)} times, and every worker was lost over it, perhaps "
+            "for want of memory: give each more with --cpus-per-run, so that fewer work at once"
+        )
 
 
 @lru_cache(maxsize=1)

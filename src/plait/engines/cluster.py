@@ -96,11 +96,7 @@ def import_ray() -> Any:
 
 def require_ray() -> None:
     """Refuse before anything slow begins where there is no Ray; it is not imported yet."""
-    try:
-        found = importlib.util.find_spec("ray")
-    except ValueError:  # it is kept from being imported
-        found = None
-    if found is None:
+    if importlib.util.find_spec("ray") is None:
         raise UsageError(MISSING)
 
 
