@@ -112,10 +112,11 @@ def test_what_a_worker_finds_wrong_is_told_as_here(cluster, tiny_run, rows, tmp_
     on_ray = answer_on_ray(Source(tiny_run, "cpu", "run"), RAY)
     with pytest.raises(DataError, match=r"b\.csv, line 3: ") as caught:
         answer_folder(model, plan, answer=on_ray)
-    assert "Traceback" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    plan = make_plan(model, [rows / "a.csv"], tmp_path / "second", tasks=["mood"])
     nowhere = answer_on_ray(Source(tmp_path / "no-run", "cpu", "run"), RAY)
     with pytest.raises(UsageError, match="does not see"):
-        answer_folder(model, plan, answer=nowhere, resume=True)
+        answer_folder(model, plan, answer=nowhere)
 
 
 def test_a_part_that_kills_its_workers_is_given_up(tmp_path):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 
 import pytest
 
 from plait.engines import Engine
-from plait.engines.cluster import Cluster, Share, connected, find_missing, require_ray
+from plait.engines.cluster import Cluster, Share, check_engine, connected, find_missing
 from plait.errors import UsageError
 
 
@@ -69,7 +70,7 @@ def test_more_than_any_node_has_is_refused_not_waited_for():
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install 'plait\[ray\]'"):
-        require_ray()
+        check_engine(Engine("ray"))
     with pytest.raises(UsageError, match=r"pip install 'plait\[ray\]'"), connected(Engine("ray")):
         pass
 
@@ -80,3 +81,19 @@ def test_a_path_that_is_not_seen_is_named(tmp_path):
     said = find_missing((tmp_path / "there", tmp_path / "gone"))
     assert said is not None
     assert f"the node {socket.gethostname()} does not see {tmp_path / 'gone'}" in said
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:1", "nothing answers there"),
+        ("nowhere.invalid:6379", "nothing answers there"),
+        ("head", "should be HOST:PORT"),
+        ("head:port", "should be HOST:PORT"),
+    ],
+)
+def test_an_address_where_nobody_is_is_refused_at_once(address, said):
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed (pip install 'plait[ray]')")
+    with pytest.raises(UsageError, match=said):
+        check_engine(Engine("ray", address))

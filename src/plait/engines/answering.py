@@ -86,7 +86,7 @@ def _stream(
             _read,
             fn_args=(plan, around),
             num_cpus=0,
-            concurrency=num_places,
+            concurrency=min(num_places, len(files)),
             **shape,
         )
         answered = read.map_batches(
@@ -145,6 +145,7 @@ def _explain(error: BaseException) -> Exception:
     while inner is not None:
         cause = getattr(inner, "cause", None)
         if isinstance(inner, PlaitError) and cause is None:
+            inner.args = (str(inner).partition("\n")[0],)  # Ray adds advice on itself
             return inner
         # Ray's errors are of their cause's class as well, but say all they know at once.
         inner = cause if isinstance(cause, BaseException) else inner.__cause__
