@@ -146,7 +146,7 @@ def test_a_prediction_stopped_by_ctrl_c_goes_on(tiny_run, rows, tmp_path):
 
 
 @pytest.fixture
-def two_nodes():
+def two_nodes(tmp_path):
     """Two Ray nodes as processes of this machine: their address, the second one, the settings."""
     ray = Path(sys.executable).with_name("ray")
     folder = tempfile.mkdtemp(prefix="plait-", dir="/tmp")
@@ -155,18 +155,18 @@ def two_nodes():
         address = f"127.0.0.1:{free.getsockname()[1]}"
     settings = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
     settings["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    # A second raylet of the same machine is lost at once when its processes are killed.
     common = ["--block", "--num-cpus=1", "--object-store-memory=100000000"]
-    options = {"env": settings, "start_new_session": True, "stdout": subprocess.DEVNULL}
     port = address.partition(":")[2]
     head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}"]
-    nodes = [subprocess.Popen([ray, "start", *head, *common], stderr=subprocess.STDOUT, **options)]
+    nodes = []
     try:
-        wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", int(port))) == 0, None)
-        time.sleep(10)
-        join = [ray, "start", f"--address={address}", *common]
-        nodes.append(subprocess.Popen(join, stderr=subprocess.STDOUT, **options))
-        time.sleep(15)
+        for number, words in enumerate((head, [f"--address={address}"])):
+            log = tmp_path / f"node-{number}"
+            with log.open("w") as said:
+                options = {"env": settings, "stdout": said, "stderr": said}
+                node = [ray, "start", *words, *common]
+                nodes.append(subprocess.Popen(node, start_new_session=True, **options))
+            wait_until(lambda: "Ray runtime started" in log.read_text())  # noqa: B023 - at once
         yield address, nodes[1], settings
     finally:
         for node in reversed(nodes):
