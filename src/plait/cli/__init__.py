@@ -33,6 +33,7 @@ from plait.cli.search import search
 from plait.cli.serve import serve
 from plait.cli.submit import submit
 from plait.cli.train import train
+from plait.cli.train_all import train_all
 from plait.cli.workers import leave_to_first, refuse_torchrun
 from plait.errors import PlaitError
 
@@ -52,6 +53,9 @@ app.command(epilog="Example: plait demo")(demo)
 app.command(epilog="Example: plait new mine mood-train.csv mood-dev.csv")(new)
 app.command(epilog="Example: plait check mine/recipe.toml")(check)
 app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5")(train)
+app.command("train-all", epilog="Example: plait train-all a.toml b.toml --out runs/ab --jobs 2")(
+    train_all
+)
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog="Example: plait mistakes runs/demo --task sentiment --csv wrong.csv")(mistakes)
 app.command(epilog="Example: plait audit runs/demo --task sentiment")(audit)

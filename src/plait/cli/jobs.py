@@ -55,14 +55,12 @@ GpusOption = Annotated[
 def make_engine(
     name: Literal["local", "ray"], address: str | None, cpus: float | None, gpus: float | None
 ) -> Engine:
-    """Make an engine of the options, and refuse to wait for one that is not installed."""
+    """Make an engine of the options, and refuse one that cannot be had."""
     from plait.engines import Engine
+    from plait.engines.cluster import check_engine
 
     engine = Engine(name, address, cpus, gpus)
-    if engine.is_ray:
-        from plait.engines.cluster import require_ray
-
-        require_ray()
+    check_engine(engine)
     return engine
 
 

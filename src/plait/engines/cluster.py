@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -29,6 +30,8 @@ PATIENCE_S = 5.0
 MISSING = "--engine ray needs Ray (pip install 'plait[ray]')"
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
+
+AUTH_MODE = "RAY_AUTH_MODE"
 
 LOOPBACK = {
     # The switch's name is of those systems; off, Ray takes this machine's loopback for its
@@ -94,14 +97,14 @@ def import_ray() -> Any:
         raise UsageError(f"{MISSING}: {error}") from error
 
 
-def require_ray() -> None:
-    """Refuse before anything slow begins where there is no Ray; it is not imported yet."""
-    try:
-        found = importlib.util.find_spec("ray")
-    except ValueError:  # it is kept from being imported
-        found = None
-    if found is None:
+def check_engine(engine: Engine) -> None:
+    """Refuse one that cannot be had, before anything slow begins; Ray is not imported yet."""
+    if not engine.is_ray:
+        return
+    if importlib.util.find_spec("ray") is None:
         raise UsageError(MISSING)
+    if engine.address is not None:
+        _knock(engine.address)
 
 
 @contextmanager
@@ -113,6 +116,8 @@ def connected(engine: Engine) -> Iterator[Cluster]:
     os.environ.update(QUIET)
     if engine.address is None:
         os.environ.update(LOOPBACK)  # Ray reads them when it is imported
+        if AUTH_MODE not in os.environ:  # other users of this machine are on loopback, too
+            os.environ.update({AUTH_MODE: "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
     ray = import_ray()
     if ray.is_initialized():
         yield _look(ray)
@@ -148,13 +153,18 @@ def _start(ray: Any, folder: str) -> None:
 
 
 def _join(ray: Any, address: str) -> None:
-    _knock(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
+        advice = "start one with `ray start --head`, and plait on one of its nodes"
+        if isinstance(error.__cause__, ray.exceptions.AuthenticationError):
+            advice = (
+                f"it asks for its token: set {AUTH_MODE}=token, and RAY_AUTH_TOKEN or "
+                "RAY_AUTH_TOKEN_PATH as on its nodes"
+            )
         raise UsageError(
             f"--address {address}: no Ray cluster can be joined there: {_first_line(error)}; "
-            "start one with `ray start --head`, and plait on one of its nodes"
+            f"{advice}"
         ) from error
 
 

@@ -7,6 +7,7 @@ failed, is not tried again: it would fail again.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import uuid
 from contextlib import suppress
@@ -53,6 +54,8 @@ class Surroundings:
         if missing := find_missing(self.paths):
             return missing
         os.environ.update(self.environment)
+        with suppress(OSError, AttributeError):
+            os.setpgid(0, 0)  # a Ctrl-C at the terminal is for who sent the job, and says when
         with suppress(OSError):
             os.chdir(self.folder)
         import torch
@@ -105,10 +108,9 @@ class RayCrew(Crew):
         self._next = self._mailbox.take.remote()
 
     def _open_mailbox(self) -> Any:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
+        strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
         here = self._ray.get_runtime_context().get_node_id()
-        place = NodeAffinitySchedulingStrategy(here, soft=False)
+        place = strategies.NodeAffinitySchedulingStrategy(here, soft=False)
         return self._ray.remote(num_cpus=0, scheduling_strategy=place)(_Mailbox).remote()
 
     def names(self) -> list[str]:
@@ -146,15 +148,14 @@ class RayCrew(Crew):
 
     def _read_last(self, told: Any, task: _Task) -> Message | None:
         """Return a task's last message; None where it is tried again."""
-        from ray.exceptions import RayError, RayTaskError, TaskCancelledError
-
+        errors = self._ray.exceptions
         try:
             last: Message = self._ray.get(told)
-        except TaskCancelledError:
+        except errors.TaskCancelledError:
             return (STOPPED,)
-        except RayTaskError as error:
+        except errors.RayTaskError as error:
             return (FAILED, _explain(error))
-        except RayError as error:
+        except errors.RayError as error:
             return self._try_again(task, type(error).__name__)
         # A node that is taken away in good order lets its jobs save themselves.
         return last if last[0] != STOPPED else self._try_again(task, "its node stopped it")
