@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.distributed import Workers
 from plait.distributed.workers import PATIENCE
-from plait.engines.cluster import connected, import_ray
+from plait.engines.cluster import MISSING, connected, import_ray
 from plait.engines.remote import MOST_LOSSES, Surroundings, describe_surroundings
 from plait.engines.running import find_paths, wait_until_free
 from plait.errors import Interrupted, PlaitError, UsageError, WorkerLostError
@@ -88,15 +88,14 @@ def train_together(
         around = describe_surroundings((storage, *find_paths([config], data)), share)
         order = Order(config, folder.path, data, resume, command, around)
         board = cluster.ray.remote(num_cpus=0)(_Board).remote()
-        asked_of_each = {"order": order, "board": board}
-        trainer = _prepare(share, num_workers, storage, asked_of_each)
+        trainer = _prepare(share, num_workers, storage, {"order": order, "board": board})
         result, failure = _watch(cluster.ray, board, trainer, listeners)
     if failure is not None:
         raise failure
     if result is None:
         raise WorkerLostError(
-            f"workers were lost {MOST_LOSSES + 1} times; go on from what was saved last with: "
-            f"{command}"
+            f"Ray gave the run up, whose workers were lost {MOST_LOSSES + 1} times or could not be "
+            f"started; go on from what was saved last with: {command}"
         )
     return Outcome(out, result)
 
@@ -114,9 +113,11 @@ def _storage(folder: Path) -> Iterator[Path]:
 
 def _prepare(share: Share, num_workers: int, storage: Path, asked: dict[str, Any]) -> Any:
     """Tell Ray Train what to do."""
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchConfig, TorchTrainer
-
+    try:
+        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.torch import TorchConfig, TorchTrainer
+    except ImportError as error:  # Ray alone does not bring all that its trainer needs
+        raise UsageError(f"{MISSING}: {error}") from error
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     resources = {"CPU": share.cpus, **({"GPU": share.gpus} if share.gpus else {})}
     return TorchTrainer(
