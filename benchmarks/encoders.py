@@ -13,6 +13,7 @@ from plait.model.bert import Bert, BertConfig
 from plait.model.encoder import hub_weights
 
 SHAPES = {
+    "mini": BertConfig(32, 1, 2, 64, 30522),
     "tiny": BertConfig(128, 2, 4, 512, 30522),
     "e5-small": BertConfig(384, 12, 12, 1536, 30522),
     "minilm": BertConfig(384, 6, 12, 1536, 30522),

@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "results" / "bench"
-PACKAGES = ("torch", "tokenizers", "transformers", "sentence-transformers", "datasets", "numpy")
+PACKAGES = (
+    *("torch", "tokenizers", "transformers", "sentence-transformers", "datasets", "numpy"),
+    *("ray", "optuna"),
+)
 
 
 def spread(values: list[float]) -> dict[str, float]:

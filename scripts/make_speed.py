@@ -32,6 +32,12 @@ ABOUT = {
         "padding and by plait, which works on no padding. fp32 is plait's default on CPUs; "
         '`precision = "bf16"` must be asked for.',
     ),
+    "scaling": (
+        "Training by two processes",
+        "The same recipe and the same batches, by one process and by two under torchrun, a thread "
+        "each; `1 process` stands in the peer's place. What this says of GPUs is in "
+        "[At scale](concepts/scale.md).",
+    ),
     "serve": (
         "Serving over HTTP",
         "Many clients at once send pairs of texts of very different lengths, each the next when "

@@ -21,7 +21,7 @@ PACKAGE = Path(plait.__file__).parent
 LINES = [
     ["errors"],
     ["types"],
-    ["registry"],
+    ["registry", "distributed"],
     ["config"],
     ["data"],
     ["draft"],
@@ -37,6 +37,7 @@ LINES = [
     ["export"],
     ["ensemble", "fewshot"],
     ["runs"],
+    ["engines"],
     ["search", "reproduce", "results", "mistakes", "audit", "estimator"],
     ["report"],
     ["web"],

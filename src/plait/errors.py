@@ -8,7 +8,9 @@ PlaitError                     anything below; the command line prints it withou
 │   └── RunError               a run folder that exists already, is missing or does not match
 ├── ResourceError              the machine ran out of something (exit code 1)
 │   ├── DeviceMemoryError
-│   └── DiskFullError
+│   ├── DiskFullError
+│   └── WorkerLostError        another of the processes that train together is gone
+├── ToldElsewhereError         another of them has said what is wrong
 └── Interrupted                stopped by the user, everything saved (exit code 130)
 """
 
@@ -65,6 +67,18 @@ class DeviceMemoryError(ResourceError):
 
 class DiskFullError(ResourceError):
     """No room left for a checkpoint; the last good one stands."""
+
+
+class WorkerLostError(ResourceError):
+    """Another of the processes that train together is gone; the last checkpoint stands."""
+
+
+class ToldElsewhereError(PlaitError):
+    """What ended this process is told by another one, which ends for the same reason."""
+
+    def __init__(self, reason: PlaitError):
+        self.exit_code = reason.exit_code
+        super().__init__(str(reason))
 
 
 class Interrupted(PlaitError):  # noqa: N818 - it is no error that a user stops

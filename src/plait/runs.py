@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from plait.card import make_card
 from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
+from plait.distributed import ALONE
 from plait.ensemble import CARD, compare_tasks, load, outline, read_outlines, write_ensemble
-from plait.errors import RecipeError, RunError
+from plait.errors import RecipeError, RunError, UsageError
 from plait.training import run
 from plait.training.build import build_tasks, check_parts
 from plait.training.checkpoint import hash_file, write_text
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from plait.config import RunConfig
+    from plait.distributed import Team
     from plait.evaluate import Floats
     from plait.training.listeners import Listener
     from plait.training.teachers import Members, Progress
@@ -43,15 +45,21 @@ def train(
     resume: bool = False,
     command: str = "plait train RECIPE --out RUN --resume",
     listeners: Sequence[Listener] = (),
+    team: Team = ALONE,
 ) -> Outcome:
     """Train a recipe, by name, path or as it was read, into a folder, or go on with what is there.
 
     `data` stands in for the recipe's data root; `command` is how the user would resume. A recipe
-    that lists members makes an ensemble.
+    that lists members makes an ensemble. A `team` of processes trains a run together, each making
+    the same call.
     """
     if isinstance(recipe, str | Path):
         recipe = read_ensemble(recipe) if lists_members(recipe) else read_recipe(recipe)
     if isinstance(recipe, EnsembleConfig):
+        if team.size > 1:
+            raise UsageError(
+                f"{recipe.name} lists members, each of which is a run: start one of them by itself"
+            )
         return train_ensemble(
             recipe, out, data=data, resume=resume, command=command, listen=lambda _: listeners
         )
@@ -63,6 +71,7 @@ def train(
         command=command,
         listeners=listeners,
         open_teacher=open_teacher,
+        team=team,
     )
 
 

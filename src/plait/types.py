@@ -121,16 +121,20 @@ class Batch:
     labels: Tensor | None
     """[examples]: int64 class numbers, or float32 for binary and score; [examples, labels] float32
     of 0 and 1 for labels; None if unlabelled."""
+    whole: int | None = None
+    """Examples of the batch of which this is one worker's share; None where it is all there is."""
 
     @property
     def num_examples(self) -> int:
-        """How many are labelled."""
+        """How many are labelled, over all workers."""
+        if self.whole is not None:
+            return self.whole
         return 0 if self.labels is None else len(self.labels)
 
     def to(self, device: torch.device) -> Batch:
         """Return the same batch on another device."""
         labels = None if self.labels is None else self.labels.to(device, non_blocking=True)
-        return Batch(self.tokens.to(device), labels)
+        return Batch(self.tokens.to(device), labels, self.whole)
 
 
 @dataclass(frozen=True, slots=True)

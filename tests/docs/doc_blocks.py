@@ -95,6 +95,8 @@ def plait_commands(block: Block) -> list[Command]:
         part: list[str] = []
         for word in [*shlex.split(line, comments=True), ";"]:
             if word in ("|", ">", "<", "&&", ";"):
+                if part[:1] == ["torchrun"]:
+                    part = part[part.index("-m") + 1 :]
                 if part[:1] == ["plait"]:
                     found.append(Command(block, tuple(part[1:]), shown))
                 part = []

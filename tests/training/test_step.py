@@ -15,6 +15,7 @@ from plait.aggregators import AGGREGATORS, Aggregator
 from plait.aggregators.pcgrad import PCGrad
 from plait.config import StageConfig
 from plait.data import Buckets, Parcel
+from plait.distributed import Team
 from plait.errors import RecipeError
 from plait.losses import DEFAULT_LOSSES, LOSSES, Loss
 from plait.model.multitask import MultitaskModel
@@ -591,23 +592,30 @@ def test_watching_the_sum_does_not_change_it(tiny_model, make_step, batches):
 # --- devices and processes ---------------------------------------------------------------
 
 
+class Reducing(Team):
+    """A team of one that does something to every gradient where several would make them one."""
+
+    def __init__(self, reduce):
+        self.reduce = reduce
+
+
 def test_reduce_sees_every_tasks_row_before_they_meet(tiny_model, make_step, losses, batches):
     seen: list[Tensor] = []
-    step = make_step(tiny_model(), "pcgrad", reduce=lambda t: seen.append(t.clone()))
+    step = make_step(tiny_model(), "pcgrad", team=Reducing(lambda t: seen.append(t.clone())))
     turn = {task: batches[task] for task in ("near", "mood")}
     step([turn, turn])
     reference = tiny_model()
     freeze(reference, STAGE)
     rows = shared_gradients(reference, losses, turn)
-    assert len(seen) == 3  # two tasks and, last, the heads
-    torch.testing.assert_close(torch.stack(seen[:2]), rows, rtol=1e-4, atol=1e-6)
-    assert len(seen[2]) == len(step.gradients.total) - rows.shape[1]
+    assert len(seen) == 2  # the tasks' rows and, last, the heads
+    torch.testing.assert_close(seen[0], rows, rtol=1e-4, atol=1e-6)
+    assert len(seen[1]) == len(step.gradients.total) - rows.shape[1]
 
 
 @pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
 def test_what_reduce_does_reaches_every_gradient_once(tiny_model, make_step, batches, aggregator):
     plain = make_step(tiny_model(), aggregator)
-    doubled = make_step(tiny_model(), aggregator, reduce=lambda t: t.mul_(2))
+    doubled = make_step(tiny_model(), aggregator, team=Reducing(lambda t: t.mul_(2)))
     for step in (plain, doubled):
         torch.manual_seed(0)
         step([batches])

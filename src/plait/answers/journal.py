@@ -130,19 +130,27 @@ class Journal:
             self.counts, self.is_written = Counter(state["counts"]), bool(state["is_written"])
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(f"{place} is damaged: remove it to start over") from error
-        for key in [*self.settings, *before]:
-            if before.get(key) != self.settings.get(key):
-                raise RunError(
-                    f"{_part(next(iter(self.formats)))} was begun with another {key} "
-                    f"({_brief(before.get(key))}, now {_brief(self.settings.get(key))}); go on "
-                    f"with the same, or remove {place.name} and it to start over"
-                )
+        begun = str(_part(next(iter(self.formats))))
+        advice = f"go on with the same, or remove {place.name} and it to start over"
+        refuse_others(before, self.settings, begun, advice)
         return sizes
 
 
 def journal_place(out: Path) -> Path:
     """Return where it is noted how far a file is."""
     return out.with_name(f"{out.name}.part.json")
+
+
+def refuse_others(
+    before: Mapping[str, Any], now: Mapping[str, Any], begun: str, advice: str
+) -> None:
+    """Refuse to go on with other settings than something was begun with."""
+    for key in [*now, *before]:
+        if before.get(key) != now.get(key):
+            raise RunError(
+                f"{begun} was begun with another {key} "
+                f"({_brief(before.get(key))}, now {_brief(now.get(key))}); {advice}"
+            )
 
 
 def refuse_leftovers(out: Path) -> None:

@@ -33,6 +33,8 @@ from plait.cli.search import search
 from plait.cli.serve import serve
 from plait.cli.submit import submit
 from plait.cli.train import train
+from plait.cli.train_all import train_all
+from plait.cli.workers import leave_to_first, refuse_torchrun
 from plait.errors import PlaitError
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ app.command(epilog="Example: plait demo")(demo)
 app.command(epilog="Example: plait new mine mood-train.csv mood-dev.csv")(new)
 app.command(epilog="Example: plait check mine/recipe.toml")(check)
 app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5")(train)
+app.command("train-all", epilog="Example: plait train-all a.toml b.toml --out runs/ab --jobs 2")(
+    train_all
+)
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog="Example: plait mistakes runs/demo --task sentiment --csv wrong.csv")(mistakes)
 app.command(epilog="Example: plait audit runs/demo --task sentiment")(audit)
@@ -98,6 +103,8 @@ def _root(
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+    elif context.invoked_subcommand != "train":
+        refuse_torchrun(context.invoked_subcommand)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -123,6 +130,7 @@ def _run(args: Sequence[str] | None) -> int:
     except PlaitError as error:
         return _complain(str(error), error.exit_code)
     except _TypedWrong as error:
+        leave_to_first()
         text = error.format_message().rstrip(".")
         command = error.ctx.command_path if error.ctx else "plait"
         return _complain(f"{text[:1].lower()}{text[1:]} (see `{command} --help`)", 2)

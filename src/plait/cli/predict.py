@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument
+from plait.cli.folder import FolderRequest, is_pattern, predict_folder
+from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
 from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ def predict(
     input_: Annotated[
         Path | None,
         typer.Option(
-            "--input", metavar="FILE", help="CSV, TSV, JSONL or Parquet, plain or .gz/.xz."
+            "--input",
+            metavar="FILE",
+            help="CSV, TSV, JSONL or Parquet, plain or .gz/.xz; or a pattern: 'rows/*.csv'.",
         ),
     ] = None,
     column: Annotated[
@@ -58,7 +62,7 @@ def predict(
         typer.Option(
             "--output",
             metavar="FILE",
-            help="A new file for answers: .csv, .tsv, .jsonl or .parquet.",
+            help="A new file for answers: .csv, .tsv, .jsonl or .parquet; a pattern's: a folder.",
         ),
     ] = None,
     form: Annotated[
@@ -96,6 +100,10 @@ def predict(
     data: DataOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
 ) -> None:
     """Answer texts with a trained run.
 
@@ -106,9 +114,35 @@ def predict(
     are kept, and each task's are added. What was stopped goes on with --resume.
 
     With --accuracy or --threshold, answers that are not sure enough are marked for review.
+
+    Of a pattern, or with --engine ray, --output is a folder of parts, whose rows say which file
+    and row they answer; _manifest.jsonl there says what is done. On a Ray cluster, parts are
+    answered by all its nodes, which share the run, the files and the folder.
     """
     from plait.cli.display import Display
 
+    workers = make_engine(engine, address, cpus, gpus)
+    if workers.is_ray or is_pattern(input_):
+        asked = FolderRequest(
+            run=run,
+            pattern=input_,
+            output=output,
+            engine=workers,
+            texts=texts,
+            tasks=task,
+            column=column,
+            form=form,
+            probabilities=probabilities,
+            accuracy=accuracy,
+            threshold=threshold,
+            review=review,
+            data=data,
+            device=device,
+            precision=precision,
+            resume=resume,
+        )
+        predict_folder(asked)
+        return
     _check_words(texts, input_, column, output, form)
     _check_options(input_, output, accuracy, threshold, review, data, resume=resume)
     with Display() as display:
@@ -121,7 +155,7 @@ def predict(
 
         model = load(run, device=device, precision=precision)
         names = choose_tasks(model, task, len(texts or ()) or None)
-        least = _choose_thresholds(model, names, accuracy, threshold, data, display)
+        least = choose_thresholds(model, names, accuracy, threshold, data, display)
         if input_ is None or output is None:
             rows = _Rows(texts, input_, column)
             _answer_at_once(model, names, rows, output, form, probabilities, least, display)
@@ -195,10 +229,7 @@ def _check_options(
         raise UsageError(f"{output} exists already and is not overwritten; name another --output")
     if resume and (input_ is None or output is None):
         raise UsageError("--resume goes on with a file: give the same --input and --output")
-    if accuracy is not None and threshold is not None:
-        raise UsageError("give --accuracy, which chooses a threshold, or --threshold, not both")
-    if data is not None and accuracy is None:
-        raise UsageError("--data is where --accuracy finds the dev files; the texts are --input's")
+    check_holding_back(accuracy, threshold, data)
     if review is None:
         return
     if input_ is None or output is None:
@@ -207,13 +238,23 @@ def _check_options(
         raise UsageError("--review needs --accuracy or --threshold to hold answers back")
 
 
+def check_holding_back(accuracy: float | None, threshold: float | None, data: str | None) -> None:
+    """Refuse options of holding answers back that do not go together."""
+    from plait.errors import UsageError
+
+    if accuracy is not None and threshold is not None:
+        raise UsageError("give --accuracy, which chooses a threshold, or --threshold, not both")
+    if data is not None and accuracy is None:
+        raise UsageError("--data is where --accuracy finds the dev files; the texts are --input's")
+
+
 def _is_finished(output: Path) -> bool:
     from plait.answers.journal import journal_place
 
     return output.exists() and not journal_place(output).exists()
 
 
-def _choose_thresholds(
+def choose_thresholds(
     model: Answerer,
     names: list[str],
     accuracy: float | None,

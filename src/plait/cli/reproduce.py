@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
 from plait.cli.train import DataOption, OverrideOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from plait.engines import Engine
     from plait.reproduce import Order, Run, Work
 
 
@@ -35,8 +37,18 @@ def reproduce(
         int, typer.Option("--seeds", metavar="N", min=1, help="Runs of each row, a seed each.")
     ] = 1,
     jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", min=1, help="Runs at once, each a process.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            min=1,
+            help="Runs at once: 1 unless given, or with Ray as many as there is room for.",
+        ),
+    ] = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder of the records.")
     ] = Path("results/reproduce"),
@@ -63,12 +75,16 @@ def reproduce(
     A record is a small JSON file: recipe, settings, seed, versions, hardware, time, memory, all
     figures and the curves. What has one is not run again, nor is a row that only repeats another;
     the same command goes on after a stop. `plait results` makes a page of the records.
+
+    With --engine ray, runs are trained on a Ray cluster, whose nodes share --runs and --data; those
+    of a node that is lost are tried again.
     """
     from plait.cli.plan import read_amounts
     from plait.errors import RunError
     from plait.reproduce import Order, find_rows, plan_work
 
     found = find_rows(rows or ())
+    workers = _Workers(jobs, make_engine(engine, address, cpus, gpus))
     order = Order(
         out=out,
         runs=runs,
@@ -84,7 +100,7 @@ def reproduce(
             typer.echo(f"to run: {name}")
         typer.echo(f"{work.num_done} done, {len(work.runs) + len(work.ensembles)} to run")
         return
-    failed = _train(work, data, jobs, _command(rows or [], order, jobs, data))
+    failed = _train(work, data, workers, _command(rows or [], order, workers, data))
     _combine(work, data, failed)
     aliases = {alias: row.recipe for row in found for alias in row.aliases}
     for alias, recipe in aliases.items() if not alone else ():
@@ -95,13 +111,21 @@ def reproduce(
         raise RunError(f"{len(failed)} could not be run: {names}; their reasons are told above")
 
 
-def _command(rows: list[str], order: Order, jobs: int, data: str | None) -> str:
+class _Workers(NamedTuple):
+    """Who makes the runs, and how many at once."""
+
+    num_jobs: int | None
+    engine: Engine
+
+
+def _command(rows: list[str], order: Order, workers: _Workers, data: str | None) -> str:
     """Write the command that goes on."""
     import shlex
 
     words = ["plait", "reproduce", *rows, "--profile", order.profile]
     words += ["--seeds", str(order.num_seeds), "--out", str(order.out), "--runs", str(order.runs)]
-    words += ["--jobs", str(jobs)] if jobs > 1 else []
+    words += ["--jobs", str(workers.num_jobs)] if workers.num_jobs else []
+    words += workers.engine.words()
     words += ["--data", data] if data else []
     words += ["--each-alone"] if order.alone else []
     words += ["--keep"] if order.keep else []
@@ -110,7 +134,7 @@ def _command(rows: list[str], order: Order, jobs: int, data: str | None) -> str:
     return shlex.join(words)
 
 
-def _train(work: Work, data: str | None, jobs: int, command: str) -> dict[str, str]:
+def _train(work: Work, data: str | None, workers: _Workers, command: str) -> dict[str, str]:
     """Make the runs; return the reasons of those that failed."""
     failed: dict[str, str] = {}
     total = len(work.runs)
@@ -121,11 +145,19 @@ def _train(work: Work, data: str | None, jobs: int, command: str) -> dict[str, s
     def hear(name: str) -> None:
         _tell(name, work.finish(work.runs[name]))
 
-    if jobs > 1:
+    if (workers.num_jobs or 1) > 1 or workers.engine.is_ray:
         from plait.cli.jobs import train_at_once
 
         runs = {name: (run.config, run.folder) for name, run in work.runs.items()}
-        train_at_once(runs, data, jobs, command, hear=hear, failed=failed)
+        train_at_once(
+            runs,
+            data,
+            workers.num_jobs,
+            command,
+            hear=hear,
+            failed=failed,
+            engine=workers.engine,
+        )
         return failed
     for number, run in enumerate(work.runs.values(), 1):
         if _train_one(run, f"{number} of {total}", data, command, failed):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
 from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArgument
 
 if TYPE_CHECKING:
@@ -36,8 +37,18 @@ def search(
         int, typer.Option("--trials", metavar="N", min=1, help="Trials in all.")
     ] = 20,
     jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", min=1, help="Trials at a time, each a process.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            min=1,
+            help="Trials at a time: 1 unless given, or with Ray as many as there is room for.",
+        ),
+    ] = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    cpus: CpusOption = None,
+    gpus: GpusOption = None,
     holdout: Annotated[
         float | None,
         typer.Option(
@@ -74,7 +85,8 @@ def search(
     dev or, so that dev is scored once and by the chosen settings alone, on training rows held
     out (--holdout, --folds). OUT/trials.csv has every trial, OUT/best.toml trains the best.
     Settings are proposed by a tree-structured Parzen estimator that learns from earlier trials.
-    Needs Optuna: pip install 'plait[search]'.
+    Needs Optuna: pip install 'plait[search]'. With --engine ray, trials are trained on a Ray
+    cluster, whose nodes share OUT and the data; those of a node that is lost are tried again.
     """
     from datetime import datetime
 
@@ -103,16 +115,21 @@ def search(
         num_runs=num_runs,
         num_trials=trials,
         num_jobs=jobs,
+        engine=make_engine(engine, address, cpus, gpus),
         prune=prune,
     )
     command = _resume_command(wanted)
-    found = run_search(wanted, resume=resume, command=command, hear=_Teller())
+    found = run_search(wanted, resume=resume, command=command, hear=_Teller(), note=_note)
     _show(found, config.select)
     best = found[0]
     if best.state != "done":
         raise RunError(f"no trial of {out} came to a score; the first: {best.note or best.state}")
     typer.echo(f"\nThe trials are in {out / 'trials.csv'}. Train the best settings with:")
     typer.echo(f"  plait train {out / 'best.toml'}")
+
+
+def _note(sentence: str) -> None:
+    typer.echo(f"note: {sentence}", err=True)
 
 
 class _Teller:
@@ -149,7 +166,8 @@ def _resume_command(wanted: Search) -> str:
     words = ["plait", "search", wanted.recipe, "--out", str(wanted.out)]
     words += ["--space", str(wanted.space)] if wanted.space else []
     words += ["--trials", str(wanted.num_trials)]
-    words += ["--jobs", str(wanted.num_jobs)] if wanted.num_jobs > 1 else []
+    words += ["--jobs", str(wanted.num_jobs)] if wanted.num_jobs else []
+    words += wanted.engine.words()
     if wanted.num_runs > 1:
         words += ["--folds", str(wanted.folds)]
     elif wanted.folds:

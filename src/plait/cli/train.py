@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.jobs import JobsOption
+from plait.cli.jobs import AddressOption, EngineOption, JobsOption, make_engine
+from plait.cli.workers import WorkersOption, check_workers, find_team, launch_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from plait.config import RunConfig, TaskConfig
+    from plait.distributed import Team
+    from plait.engines import Engine
+    from plait.training.run import Outcome
 
 RecipeArgument = Annotated[
     str,
@@ -86,6 +90,9 @@ def train(
             "--each-alone", help="Train each task by itself, with its share of the joint budget."
         ),
     ] = False,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
 ) -> None:
     """Train one encoder on all tasks of a recipe.
 
@@ -100,50 +107,101 @@ def train(
     both; those that RECIPE does not name are not trained, but scored, before and after.
 
     A recipe that lists members trains each of them into OUT/members and makes OUT their ensemble.
+
+    Under torchrun (torchrun --nproc-per-node 2 -m plait train ...) all its processes train one
+    run, each on its share of every batch; so do --workers of a Ray cluster with --engine ray.
     """
-    from datetime import datetime
-
-    from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
-    from plait.errors import RunError, UsageError
-
     overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
     overrides += [] if graphs else ["graphs=false"]
-    read = read_ensemble if lists_members(recipe) else read_recipe
-    config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
-    if out is None:
-        if resume:
-            raise RunError("--resume needs --out RUN, the folder to go on in")
-        stem = config.name.replace("/", "-")
-        out = Path("runs") / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    command = resume_command(recipe, out, data, overrides, profile, from_)
-    command += f" --jobs {jobs}" if jobs > 1 else ""
-    if isinstance(config, EnsembleConfig):
+    with find_team() as team:
+        from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
+        from plait.errors import UsageError
+
+        asked = make_engine(engine, address, None, None)
+        read = read_ensemble if lists_members(recipe) else read_recipe
+        config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
+        place = out or _name_run(config.name, resume, team)
+        command = resume_command(recipe, place, data, overrides, profile, from_)
+        command += f" --jobs {jobs}" if jobs > 1 else ""
+        several = each_alone or jobs > 1 or isinstance(config, EnsembleConfig)
+        num_workers = check_workers(asked, workers, team, several=several)
+        if isinstance(config, EnsembleConfig):
+            if each_alone:
+                raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
+            from plait.cli.members import train_members
+
+            train_members(config, place, data, resume=resume, command=command, num_jobs=jobs)
+            return
         if each_alone:
-            raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
-        from plait.cli.members import train_members
+            from plait.cli.alone import train_each_alone
 
-        train_members(config, out, data, resume=resume, command=command, num_jobs=jobs)
-        return
-    if each_alone:
-        from plait.cli.alone import train_each_alone
+            command = f"{command} --each-alone"
+            train_each_alone(config, place, data, resume=resume, command=command, num_jobs=jobs)
+            return
+        if jobs > 1:
+            raise UsageError(
+                "--jobs is for several runs: a recipe that lists members, or --each-alone"
+            )
+        if asked.is_ray:
+            command = " ".join([command, *asked.words(), "--workers", str(num_workers)])
+            _show_training(config, place, data, resume, command, _on_ray(asked, num_workers))
+        elif team is None or team.leads:
+            _show_training(config, place, data, resume, command, _here(team))
+        else:
+            _here(team)(config, place, data=data, resume=resume, command=command)
 
-        command = f"{command} --each-alone"
-        train_each_alone(config, out, data, resume=resume, command=command, num_jobs=jobs)
-        return
-    if jobs > 1:
-        raise UsageError("--jobs is for several runs: a recipe that lists members, or --each-alone")
 
+def _name_run(recipe: str, resume: bool, team: Team | None) -> Path:
+    """Make up a folder for a run; of a team, one name for all."""
+    from datetime import datetime
+
+    from plait.errors import RunError
+
+    if resume:
+        raise RunError("--resume needs --out RUN, the folder to go on in")
+    name = f"{recipe.replace('/', '-')}-{datetime.now():%Y%m%d-%H%M%S}"
+    return Path("runs") / (name if team is None else team.lead(lambda: name))
+
+
+def _here(team: Team | None) -> Callable[..., Outcome]:
+    """Return what trains in this process, alone or with its team."""
+
+    def start(*args: Any, **options: Any) -> Outcome:
+        from plait.distributed import ALONE
+        from plait.runs import train as run_training
+
+        return run_training(*args, team=team or ALONE, **options)
+
+    return start
+
+
+def _on_ray(engine: Engine, num_workers: int) -> Callable[..., Outcome]:
+    """Return what trains by workers of a Ray cluster."""
+
+    def start(config: RunConfig, out: Path, **options: Any) -> Outcome:
+        from plait.engines.together import train_together
+
+        return train_together(config, out, engine, num_workers, **options)
+
+    return start
+
+
+def _show_training(
+    config: RunConfig,
+    out: Path,
+    data: str | None,
+    resume: bool,
+    command: str,
+    start: Callable[..., Outcome],
+) -> None:
+    """Train one run and show how it goes and what became of it."""
     from plait.cli.display import Display
 
     with resumable(out, command), Display() as display:
         if resume and (out / "scores.json").exists():
             display.note(f"{out} is finished already; these are its scores")
         display.begin("loading")
-        from plait.runs import train as run_training
-
-        outcome = run_training(
-            config, out, data=data, resume=resume, command=command, listeners=[display]
-        )
+        outcome = start(config, out, data=data, resume=resume, command=command, listeners=[display])
     show_outcome(outcome.result, display.first_scores, config.tasks)
     typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, data, config)}")
 
@@ -166,7 +224,7 @@ def resume_command(
     """Write the command that goes on with a run."""
     import shlex
 
-    words = ["plait", "train", recipe, "--out", str(out)]
+    words = [*launch_command(), "train", recipe, "--out", str(out)]
     words += ["--data", data] if data else []
     words += ["--profile", profile] if profile else []
     words += ["--from", start] if start else []

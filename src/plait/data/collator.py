@@ -123,7 +123,9 @@ class LaidOut:
     """bool, of the same shape"""
     labels: Tensor | None
 
-    def __call__(self, rows: Tensor, *, length: int, total: int | None = None) -> Batch:
+    def __call__(
+        self, rows: Tensor, *, length: int, total: int | None = None, whole: int | None = None
+    ) -> Batch:
         """Return some rows as one batch, cut or padded to `length`, which holds them all."""
         ids, types, mask = (
             part.index_select(0, rows).transpose(0, 1).flatten(0, 1)
@@ -132,4 +134,5 @@ class LaidOut:
         if more := length - ids.shape[1]:  # below 0 it cuts; what padding holds is not looked at
             ids, types, mask = (pad(part, (0, more)) for part in (ids, types, mask))
         tokens = Tokens(ids.long(), types.long(), mask, total)
-        return Batch(tokens, None if self.labels is None else self.labels.index_select(0, rows))
+        labels = None if self.labels is None else self.labels.index_select(0, rows)
+        return Batch(tokens, labels, whole)

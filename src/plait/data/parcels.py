@@ -41,10 +41,11 @@ class Parcel:
         inputs = (tokens.ids, tokens.types, tokens.mask, *own)
 
         def unpack(ids: Tensor, types: Tensor, mask: Tensor, *labels: Tensor) -> Batch:
-            return Batch(Tokens(ids, types, mask, tokens.total), labels[0] if labels else None)
+            own = Tokens(ids, types, mask, tokens.total)
+            return Batch(own, labels[0] if labels else None, batch.whole)
 
         key = (*(tuple(part.shape) for part in inputs), tokens.total)
-        return cls(inputs, unpack, key, 0 if labels is None else len(labels))
+        return cls(inputs, unpack, key, batch.num_examples)
 
     @classmethod
     def filled(cls, batch: Batch, pad_id: int, most: int) -> Parcel:
@@ -57,7 +58,7 @@ class Parcel:
             pad(tokens.mask, more),
             round_up(int(tokens.mask.sum())),
         )
-        return cls.of(Batch(filled, batch.labels))
+        return cls.of(Batch(filled, batch.labels, batch.whole))
 
     def batch(self, device: torch.device) -> Batch:
         """Make the batch on a device."""

@@ -39,8 +39,8 @@ class Records:
     """pyarrow: a struct array of all columns, or lines of JSON."""
     texts: dict[str, Any]
     """A string array for every text column."""
-    number_name: str | None = None
-    """What a column of their numbers is called that comes first; none unless set."""
+    first: dict[str, Any]
+    """Arrays of columns that stand before the rows' own, such as their numbers, by name."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -51,12 +51,20 @@ class Records:
         arrays = {name: pa.array(values, pa.string()) for name, values in columns.items()}
         whole = pa.StructArray.from_arrays(list(arrays.values()), names=list(arrays))
         numbers = np.arange(start, start + len(whole))
-        return cls(numbers, whole, arrays, "id")
+        return cls(numbers, whole, arrays, _name_rows("id", numbers))
 
     def take(self, rows: npt.NDArray[np.int64]) -> Records:
         """Return some of the rows."""
         texts = {name: array.take(rows) for name, array in self.texts.items()}
-        return replace(self, numbers=self.numbers[rows], whole=self.whole.take(rows), texts=texts)
+        first = {name: array.take(rows) for name, array in self.first.items()}
+        return Records(self.numbers[rows], self.whole.take(rows), texts, first)
+
+    def cut(self, start: int, end: int) -> Records:
+        """Return consecutive ones of the rows."""
+        count = min(end, len(self)) - start
+        texts = {name: array.slice(start, count) for name, array in self.texts.items()}
+        first = {name: array.slice(start, count) for name, array in self.first.items()}
+        return Records(self.numbers[start:end], self.whole.slice(start, count), texts, first)
 
     def examples(self, names: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the texts of some columns, row by row."""
@@ -70,14 +78,13 @@ class Records:
             found = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         else:
             found = [json.loads(line) for line in self.whole.to_pylist()]
-        if self.number_name is None:
-            return found
-        numbered = zip(self.numbers.tolist(), found, strict=True)
-        return [{self.number_name: str(number), **row} for number, row in numbered]
+        for name, array in reversed(self.first.items()):
+            found = [{name: v, **row} for v, row in zip(array.to_pylist(), found, strict=True)]
+        return found
 
     def arrays(self, schema: pa.Schema) -> list[Any]:
         """Return every column in the types of a schema, which is that of the file."""
-        first = [] if self.number_name is None else [pa.array(map(str, self.numbers.tolist()))]
+        first = list(self.first.values())
         if pa.types.is_struct(self.whole.type):
             pairs = zip(self.whole.flatten(), list(schema)[len(first) :], strict=True)
             return first + [array.cast(field.type) for array, field in pairs]
@@ -143,9 +150,11 @@ class RecordFile:
             if number <= start:
                 continue
             texts = dict(zip(self.columns.text, rows.texts, strict=True))
-            read = Records(np.arange(first, number), rows.whole, texts, self.number_name)
+            numbers = np.arange(first, number)
+            named = _name_rows(self.number_name, numbers)
+            read = Records(numbers, rows.whole, texts, named)
             if first < start:
-                read = _cut(read, start - first, len(read))
+                read = read.cut(start - first, len(read))
             waiting.append(read)
             num_waiting += len(read)
             if num_waiting < size:
@@ -153,8 +162,8 @@ class RecordFile:
             joined = _join(waiting)
             end = num_waiting - num_waiting % size
             for place in range(0, end, size):
-                yield _cut(joined, place, place + size)
-            waiting, num_waiting = [_cut(joined, end, num_waiting)], num_waiting - end
+                yield joined.cut(place, place + size)
+            waiting, num_waiting = [joined.cut(end, num_waiting)], num_waiting - end
         if num_waiting:
             yield _join(waiting)
 
@@ -194,21 +203,22 @@ def in_text(value: Any) -> str | None:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
+def _name_rows(name: str | None, numbers: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Return a column of the rows' numbers, as text; none without a name for it."""
+    return {} if name is None else {name: pa.array(map(str, numbers.tolist()), pa.string())}
+
+
 def _join(parts: Sequence[Records]) -> Records:
     if len(parts) == 1:
         return parts[0]
     texts = {
         name: pa.concat_arrays([part.texts[name] for part in parts]) for name in parts[0].texts
     }
+    first = {
+        name: pa.concat_arrays([part.first[name] for part in parts]) for name in parts[0].first
+    }
     whole = pa.concat_arrays([part.whole for part in parts])
-    numbers = np.concatenate([part.numbers for part in parts])
-    return replace(parts[0], numbers=numbers, whole=whole, texts=texts)
-
-
-def _cut(records: Records, start: int, end: int) -> Records:
-    texts = {name: array.slice(start, end - start) for name, array in records.texts.items()}
-    whole = records.whole.slice(start, end - start)
-    return replace(records, numbers=records.numbers[start:end], whole=whole, texts=texts)
+    return Records(np.concatenate([part.numbers for part in parts]), whole, texts, first)
 
 
 def _without_dictionaries(whole: Any) -> Any:

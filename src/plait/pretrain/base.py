@@ -55,7 +55,10 @@ class Objective:
     make: Callable[..., Batch]
     """Row numbers (int64 tensor) in, batch out; and a numpy Generator after them if it draws."""
     loss: Callable[[Tensor, Tensor], Tensor]
-    """The model's outputs and the batch's labels -> the mean loss."""
+    """The model's outputs and the batch's labels -> the mean loss.
+
+    Where it has a method `counts`, labels -> of how many things it is the mean, several workers
+    each take it of their own rows; else all of them are given everyone's outputs."""
     head: Head | None = None
     """For this stage alone: dropped at its end. None for a task, whose head the model has."""
     draws: bool = False

@@ -68,7 +68,12 @@ class MaskedWords:
         total = F.cross_entropy(
             logits.flatten(0, 1), words.flatten(), ignore_index=IGNORED, reduction="sum"
         )
-        return total / (words != IGNORED).sum().clamp(min=1)
+        return total / self.counts(labels).clamp(min=1)
+
+    @staticmethod
+    def counts(labels: Tensor) -> Tensor:
+        """Return how many places were chosen, of which the loss is the mean."""
+        return (labels[:, 1] != IGNORED).sum()
 
 
 def mask_words(

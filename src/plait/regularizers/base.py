@@ -29,6 +29,8 @@ class Regularizer(ABC):
     embeddings where given (`model.encoder.word_embeddings(batch.tokens.ids)` are the plain ones).
     `loss` says what the outputs mean: a distribution, or a number.
 
+    Several workers call it with a share of the batch each, and take the mean over the examples.
+
     The methods below it are for a regularizer that remembers something from one update to the
     next; one that does not need not have them.
     """

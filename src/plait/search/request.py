@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from plait.config import RunConfig, SearchConfig, read_recipe
+from plait.engines import Engine
 from plait.errors import RecipeError, UsageError
 from plait.search.space import check_space, read_space, write_override
 
@@ -30,8 +31,10 @@ class Search:
     """Parts that stand for dev in turn."""
     num_trials: int = 20
     """In all, earlier sittings included."""
-    num_jobs: int = 1
-    """Trials at a time."""
+    num_jobs: int | None = None
+    """Trials at a time: one, or as many as a cluster has room for, unless given."""
+    engine: Engine = field(default_factory=Engine)
+    """Who works on them."""
     prune: bool = True
     """Whether to give up a trial that is behind the median of the others."""
 

@@ -9,16 +9,15 @@ best.toml    a recipe of the best settings, to train
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plait.config import differences, read_recipe, to_toml
+from plait.engines.hiring import hired
+from plait.engines.running import find_paths
 from plait.errors import Interrupted, RecipeError, RunError, UsageError
 from plait.search.request import Search
 from plait.search.results import Trial, rank, write_best, write_trials
@@ -26,16 +25,13 @@ from plait.search.space import find_distributions, read_settings, write_override
 from plait.search.trial import Job, run_trial
 from plait.training.checkpoint import write_text
 from plait.training.folder import RunFolder, take_lock
-from plait.training.sharing import shared_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import ForkServerContext, SpawnContext
-    from multiprocessing.process import BaseProcess
     from pathlib import Path
 
     from plait.config import RunConfig
+    from plait.engines import Crew, Message
 
 STUDY = "search"
 """The study's name inside its file, which holds no other."""
@@ -56,11 +52,13 @@ def run_search(
     resume: bool = False,
     command: str = "plait search RECIPE --out OUT --resume",
     hear: Callable[[Trial], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> list[Trial]:
     """Search, or go on where an earlier sitting ended; return every trial, the best first.
 
-    `hear` is called when a trial begins and when it ends. With one job the same seed gives the
-    same trials; `command` is how the user would resume.
+    `hear` is called when a trial begins and when it ends, `note` with a sentence where a worker
+    was lost. With one job the same seed gives the same trials; `command` is how the user would
+    resume.
     """
     try:
         import optuna
@@ -70,7 +68,10 @@ def run_search(
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     config = search.read_config()
-    with _opened(search, config, resume=resume, command=command):
+    with (
+        _opened(search, config, resume=resume, command=command),
+        hired(search.engine, search.num_jobs, search.out, note) as crew,
+    ):
         study = optuna.create_study(
             storage=f"sqlite:///{search.out.resolve() / 'study.db'}",
             study_name=STUDY,
@@ -85,7 +86,7 @@ def run_search(
                 f"{search.num_runs}; resume it unchanged, or search under another --out"
             )
         study.set_user_attr(NUM_RUNS, search.num_runs)
-        session = _Session(search, config, study, hear)
+        session = _Session(search, config, study, crew, hear)
         try:
             session.run()
         except KeyboardInterrupt:
@@ -93,8 +94,6 @@ def run_search(
             raise Interrupted(
                 f"stopped; every trial is kept in {search.out}. Go on with: {command}"
             ) from None
-        finally:
-            session.close()
     return rank(session.trials())
 
 
@@ -130,14 +129,19 @@ class _Session:
     """One sitting of a search."""
 
     def __init__(
-        self, search: Search, config: RunConfig, study: Any, hear: Callable[[Trial], None]
+        self,
+        search: Search,
+        config: RunConfig,
+        study: Any,
+        crew: Crew,
+        hear: Callable[[Trial], None],
     ):
         self.search, self.config, self.study, self.hear = search, config, study, hear
+        self.crew = crew
         self.space = config.search.space
         self.distributions = find_distributions(self.space)
-        self.active: dict[Connection, tuple[Any, BaseProcess]] = {}
-        """Trials under way, by the line to their process."""
-        self.context = _find_context()
+        self.active: dict[str, Any] = {}
+        """Trials under way, by their names."""
 
     # --- trials ---
 
@@ -176,20 +180,16 @@ class _Session:
             optuna.trial.Trial(self.study, trial._trial_id)
             for trial in self.study.get_trials(deepcopy=False, states=(running,))
         ]
-        with shared_gpu(self.search.num_jobs):  # before the first trial's process begins
-            self._work_off(waiting)
-
-    def _work_off(self, waiting: list[Any]) -> None:
         while True:
-            while len(self.active) < self.search.num_jobs:
+            while len(self.active) < self.crew.num_places:
                 trial = waiting.pop(0) if waiting else self._ask()
                 if trial is None:
                     break
                 self._start(trial)
             if not self.active:
                 return
-            for connection in self._ready():
-                self._listen(connection)
+            for heard in self.crew.hear():
+                self._listen(*heard)
 
     def _ask(self) -> Any:
         """Draw a trial; one with the settings of an earlier one has its figure without a run."""
@@ -219,7 +219,7 @@ class _Session:
 
     def _start(self, trial: Any) -> None:
         number, search = trial.number + 1, self.search
-        folder = self._folder(number)
+        folder = self._folder(number).absolute()  # a worker may be anywhere
         settings = read_settings(self.space, trial.params)
         try:
             if search.num_runs == 1:
@@ -230,36 +230,26 @@ class _Session:
         except RecipeError as error:
             self._fail(trial, str(error))
             return
-        here, there = self.context.Pipe()
-        job = Job(tuple(runs), search.data, search.num_jobs, dict(os.environ))
-        process = self.context.Process(target=run_trial, args=(there, job))
-        process.start()
-        there.close()
-        self.active[here] = (trial, process)
+        name = f"trial {number}"
+        paths = find_paths([config for config, _ in runs], search.data)
+        job = Job(tuple(runs), search.data, self.crew.num_sharing, paths)
+        self.crew.start(name, run_trial, job)
+        self.active[name] = trial
         self._tell(trial)
 
-    def _listen(self, connection: Connection) -> None:
-        """Hear one message of a trial's process."""
+    def _listen(self, name: str, message: Message, is_last: bool) -> None:
+        """Hear one message of a trial."""
         from optuna.trial import TrialState
 
-        trial, process = self.active[connection]
-        try:
-            event, *values = connection.recv()
-        except (EOFError, ConnectionError):
-            self._drop(connection)
-            self._fail(trial, f"its process ended without a word (exit code {process.exitcode})")
-            return
+        event, *values = message
+        trial = self.active.pop(name) if is_last else self.active[name]
         if event == "figure":
-            go_on = self._hear_figure(trial, *values)
-            with suppress(OSError):
-                connection.send(go_on)
-            return
-        self._drop(connection)
-        if event == "done":
+            self.crew.answer(name, self._hear_figure(trial, *values))
+        elif event == "done":
             self._end(trial, TrialState.COMPLETE, values[0])
         elif event == "pruned":
             self._end(trial, TrialState.PRUNED, None)
-        elif event == "failed":
+        elif event in ("failed", "lost"):
             self._fail(trial, values[0])
 
     def _hear_figure(self, trial: Any, step: int, value: float) -> bool:
@@ -306,47 +296,15 @@ class _Session:
                 search.data,
             )
 
-    def _ready(self) -> list[Connection]:
-        """Wait for trials that have something to say."""
-        return cast("list[Connection]", wait(list(self.active)))
-
     # --- stopping ---
 
     def stop(self) -> None:
         """Let every trial save what it has; a second Ctrl-C ends them at once."""
-        for _, process in self.active.values():
-            process.terminate()
+        self.crew.stop()
         while self.active:
-            for connection in self._ready():
-                trial, _ = self.active[connection]
-                try:
-                    event, *values = connection.recv()
-                except (EOFError, ConnectionError):
-                    event = "stopped"
-                if event == "figure":
-                    self._hear_figure(trial, *values)
-                    with suppress(OSError):
-                        connection.send(True)
-                else:  # what is done is found to be so by the next sitting
-                    self._drop(connection)
-
-    def close(self) -> None:
-        """End what is still under way."""
-        for connection in list(self.active):
-            self.active[connection][1].kill()
-            self._drop(connection)
-
-    def _drop(self, connection: Connection) -> None:
-        _, process = self.active.pop(connection)
-        connection.close()
-        process.join()
-
-
-def _find_context() -> SpawnContext | ForkServerContext:
-    """Choose how processes start: from one that has torch imported and has done nothing else."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    # The second is what the first optimizer would import, and half of a short trial's time.
-    context.set_forkserver_preload(["plait.runs", "torch._dynamo"])
-    return context
+            for name, message, is_last in self.crew.hear():
+                if is_last:  # what is done is found to be so by the next sitting
+                    del self.active[name]
+                elif message[0] == "figure":
+                    self._hear_figure(self.active[name], *message[1:])
+                    self.crew.answer(name, True)

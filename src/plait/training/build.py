@@ -19,6 +19,7 @@ from plait.data import (
     load_split,
     load_texts,
 )
+from plait.distributed import ALONE
 from plait.errors import RecipeError, suggest
 from plait.evaluate import Task, primary_metric
 from plait.losses import DEFAULT_LOSSES, LOSSES
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from plait.config import RunConfig, StageConfig
     from plait.data import Dataset, HeldOut, SplitName
+    from plait.distributed import Team
     from plait.model.encoder import Encoder
     from plait.pretrain import StageKind
     from plait.training.starting import Start
@@ -65,9 +67,11 @@ class Parts:
     """Where the encoder came from: origin, revision, sha256, notes."""
     start: Start | None = None
     """The run it started from, if any."""
+    team: Team = ALONE
+    """The processes that train it."""
 
 
-def build(config: RunConfig, start: Start | None = None) -> Parts:
+def build(config: RunConfig, start: Start | None = None, team: Team = ALONE) -> Parts:
     """Make everything but the data; what the recipe gets wrong comes out here.
 
     With a `start`, encoder, tokenizer and heads are those of a run.
@@ -75,7 +79,7 @@ def build(config: RunConfig, start: Start | None = None) -> Parts:
     check_parts(config)
     tasks = build_tasks(config)
     if start is not None:
-        return _build_from(config, start, tasks)
+        return _build_from(config, start, tasks, team)
     source = config.encoder
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
     encoder = load_encoder(files, architecture=source.architecture, dropout=source.dropout)
@@ -97,10 +101,11 @@ def build(config: RunConfig, start: Start | None = None) -> Parts:
             "sha256": hash_weights(files),
             "notes": encoder.notes,
         },
+        team=team,
     )
 
 
-def _build_from(config: RunConfig, start: Start, tasks: dict[str, Task]) -> Parts:
+def _build_from(config: RunConfig, start: Start, tasks: dict[str, Task], team: Team) -> Parts:
     device = choose_device(config.device)
     encoder = start.build_encoder(config)
     seed_everything(config.seed)
@@ -117,6 +122,7 @@ def _build_from(config: RunConfig, start: Start, tasks: dict[str, Task]) -> Part
         autocast=choose_precision(config.precision, device),
         encoder=start.encoder_facts,
         start=start,
+        team=team,
     )
 
 

@@ -21,14 +21,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from plait.data.cache import sync_folder
+from plait.distributed import ALONE
 from plait.errors import DiskFullError, RunError
 from plait.training.loop import TrainState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from torch import Tensor
 
+    from plait.distributed import Team
     from plait.model.multitask import MultitaskModel
 
 
@@ -98,9 +100,9 @@ def save_weights(path: Path, model: MultitaskModel) -> None:
     write_weights(path, model.state_dict())
 
 
-def load_weights(path: Path, model: MultitaskModel) -> None:
-    """Read the model back."""
-    _load_model(path, model, read_weights(path))
+def load_weights(path: Path, model: MultitaskModel, team: Team = ALONE) -> None:
+    """Read the model back; of a team, the leader does so for all."""
+    _load_model(path, model, team.spread(lambda: read_weights(path)))
 
 
 def write_weights(
@@ -155,39 +157,46 @@ def load_state(path: Path) -> TrainState:
 
 
 def load_checkpoint(
-    path: Path, model: MultitaskModel, optimizer: torch.optim.Optimizer | None
+    path: Path,
+    model: MultitaskModel,
+    optimizer: torch.optim.Optimizer | None,
+    team: Team = ALONE,
 ) -> dict[str, Tensor]:
-    """Read the tensors back into a model and an optimizer built alike; return what was kept."""
-    with _open(path) as file:
-        names = list(file.keys())
-        weights = {
-            name.removeprefix("model."): file.get_tensor(name)
-            for name in names
-            if name.startswith("model.")
-        }
-        _load_model(path, model, weights)
-        kept_by_parts = {
-            name.removeprefix("step."): file.get_tensor(name)
-            for name in names
-            if name.startswith("step.")
-        }
-        if optimizer is None:
-            return kept_by_parts
+    """Read the tensors back into a model and an optimizer built alike; return what was kept.
+
+    Of a team, the leader reads and the others are given what it read.
+    """
+    parts = ("model", "step") if optimizer is None else ("model", "step", "optimizer")
+    tensors = team.spread(lambda: _read_parts(path, parts))
+
+    def under(part: str) -> dict[str, Tensor]:
+        start = len(part) + 1
+        return {name[start:]: t for name, t in tensors.items() if name.startswith(f"{part}.")}
+
+    _load_model(path, model, under("model"))
+    if optimizer is not None:
+        moments = under("optimizer")
         for name, parameter in model.named_parameters():
             kept = {
-                key: file.get_tensor(f"optimizer.{key}.{name}")
+                key: moments[f"{key}.{name}"]
                 for key in ("step", "exp_avg", "exp_avg_sq")
-                if f"optimizer.{key}.{name}" in names
+                if f"{key}.{name}" in moments
             }
             if kept:
                 # AdamW keeps its counter where the moments are when it is fused on a GPU.
                 optimizer.state[parameter] = {
                     key: value.to(parameter.device) for key, value in kept.items()
                 }
-        return kept_by_parts
+    return under("step")
 
 
-def _load_model(path: Path, model: MultitaskModel, weights: dict[str, Tensor]) -> None:
+def _read_parts(path: Path, parts: Collection[str]) -> dict[str, Tensor]:
+    with _open(path) as file:
+        wanted = [name for name in file.keys() if name.split(".")[0] in parts]  # noqa: SIM118
+        return {name: file.get_tensor(name) for name in wanted}
+
+
+def _load_model(path: Path, model: MultitaskModel, weights: Mapping[str, Tensor]) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:  # a list of every tensor that is missing or of another shape

@@ -217,6 +217,7 @@ def write_parts(
         "precision": "bf16" if parts.autocast else "fp32",
         "encoder": parts.encoder,
         "data": data,
+        **({"workers": parts.team.size} if parts.team.size > 1 else {}),
         **({"teachers": teachers} if teachers else {}),
         **({"start": parts.start.facts} if parts.start else {}),
     }

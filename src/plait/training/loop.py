@@ -17,6 +17,7 @@ from zlib import crc32
 import numpy as np
 import torch
 
+from plait.distributed import ALONE
 from plait.schedules import Size
 from plait.training.optimizer import rate_factor, set_rate
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from plait.config import StageConfig
     from plait.data import Parcel
+    from plait.distributed import Team
     from plait.evaluate import Scores
     from plait.schedules import Schedule, Turn
     from plait.training.step import Step, StepResult
@@ -193,6 +195,7 @@ class Stage(Route):
 
     streams: Mapping[str, Stream]
     step: Step
+    team: Team = ALONE
 
 
 def run_stage(
@@ -217,7 +220,7 @@ def run_stage(
                 continue
             rate = rate_factor(config, state.step, num_steps)
             set_rate(stage.step.optimizer, rate)
-            seed_everything(stage.seed, stage.index, state.step)
+            stage.team.seed(place_seed(stage.seed, stage.index, state.step))
             result = stage.step(taken)
             state.turn = start + len(window)
             state.step += 1
@@ -251,10 +254,15 @@ def run_stage(
 
 def seed_everything(*place: int) -> None:
     """Start the devices' random streams at a given place of the run."""
+    torch.manual_seed(place_seed(*place))
+
+
+def place_seed(*place: int) -> int:
+    """Turn a place of the run into a seed."""
     # SeedSequence mixes the numbers, so that neighbouring places share nothing. Zeros at the
     # end would not count without the length: the run's own start is not its first update's.
     sequence = np.random.SeedSequence((len(place), *place))
-    torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> 1))
+    return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
 
 def task_seed(task: str) -> int:

@@ -104,6 +104,7 @@ class MetaStep(Step, ABC):
             self.inner.total.zero_()
             self.inner.collect(task, 0 if self.model.touches_encoder(task) else None)
             (loss if term is None else loss + term).backward()
+            self.team.reduce(self.inner.total)
             if sums is not None:
                 sums.add(task, loss.detach(), None if term is None else term.detach())
             self._move_inside(task, number)

@@ -20,6 +20,7 @@ import torch
 
 from plait.card import make_card
 from plait.data import SplitName
+from plait.distributed import ALONE
 from plait.errors import Interrupted, RunError
 from plait.evaluate import Scorer, Scores, choose_batch_size, score_baseline
 from plait.training.build import (
@@ -45,15 +46,18 @@ from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 from plait.training.memory import explain_scoring, explain_training, is_memory
 from plait.training.notes import note_data, note_held_out
+from plait.training.scoring import TeamScorer
 from plait.training.stages import build_stage, check_stages, drop_heads
 from plait.training.starting import Start, find_kept
 from plait.training.teachers import Lessons
+from plait.training.workers import check_device, compare_workers, lost_workers_told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from plait.config import EarlyStopping, RunConfig
     from plait.data import Dataset
+    from plait.distributed import Team
     from plait.training.teachers import OpenTeacher
 
 Data = dict[str, dict[str, "Dataset"]]
@@ -79,28 +83,54 @@ def train(
     command: str = "plait train RECIPE --out RUN --resume",
     listeners: Sequence[Listener] = (),
     open_teacher: OpenTeacher | None = None,
+    team: Team = ALONE,
 ) -> Outcome:
     """Train a recipe into a folder, or go on with what is there.
 
     `data` stands in for the recipe's data root; `command` is how the user would resume;
-    `open_teacher` is how stages that distil come by their teachers.
+    `open_teacher` is how stages that distil come by their teachers. Every process of a `team`
+    makes the same call; its leader alone looks into the folder, and alone needs listeners.
     """
-    folder = check_folder(Path(out), config, resume=resume, command=command)
-    if _read_state(folder).finished:
-        return Outcome(folder.path, folder.read_json(folder.scores))
-    parts = build(config, Start.find(config, folder))
-    own = [LISTENERS.build(table, f"listeners.{i}") for i, table in enumerate(config.listeners)]
+    folder = RunFolder(Path(out))
+    with lost_workers_told(team, folder, command):
+        return _train(config, folder, data, resume, command, listeners, open_teacher, team)
+
+
+def _train(
+    config: RunConfig,
+    folder: RunFolder,
+    data: str | None,
+    resume: bool,
+    command: str,
+    listeners: Sequence[Listener],
+    open_teacher: OpenTeacher | None,
+    team: Team,
+) -> Outcome:
+    check_device(config.device, team)
+    team.lead(lambda: check_folder(folder.path, config, resume=resume, command=command))
+    if team.lead(lambda: _read_state(folder)).finished:
+        return Outcome(folder.path, team.lead(lambda: folder.read_json(folder.scores)))
+    with team.one_by_host():  # an encoder may have to be fetched
+        parts = build(config, Start.find(config, folder), team)
+    heard: list[Listener] = []
+    if team.leads:
+        tables = enumerate(config.listeners)
+        heard = [*listeners, *(LISTENERS.build(table, f"listeners.{i}") for i, table in tables)]
     lessons = Lessons(config, folder, open_teacher, data)
-    session = _Session(parts, folder, [*listeners, *own], command, lessons)
+    session = _Session(parts, folder, heard, command, lessons)
     with disk_full_told(folder.log), ExitStack() as closing:
         for listener in session.listeners:
             closing.callback(listener.close)
         # Until the data is known to be good, nothing is written that a second try would trip over.
-        datasets = session.read(data)
+        with team.one_by_host():  # tokens are kept on disk
+            datasets = session.read(data)
         check_stages(parts, datasets["train"], datasets["texts"])
-        lessons.open(_read_state(folder).stage)
-        with opened(folder, config, resume=resume, command=command), _own_stream(parts.device):
-            return session.run(datasets, _read_state(folder))
+        compare_workers(parts, datasets)
+        if team.leads:
+            lessons.open(_read_state(folder).stage)
+            closing.enter_context(opened(folder, config, resume=resume, command=command))
+        with _own_stream(parts.device):
+            return session.run(datasets, team.lead(lambda: _read_state(folder)))
 
 
 def _facts(dataset: Dataset, unseen: int) -> dict[str, Any]:
@@ -136,13 +166,14 @@ class _Session:
     ):
         self.lessons = lessons
         self.parts, self.config, self.folder = parts, parts.config, folder
+        self.team, self.command = parts.team, command
         self.log = MetricsLog()
-        self.listeners, self.command = [self.log, *listeners], command
+        self.listeners = [self.log, *listeners] if self.team.leads else []
         self.state = TrainState()
         self.interrupted = threading.Event()
         self.best_scores: Scores | None = None
         """Those of the best model on all of dev, where this sitting has them."""
-        self.scorer = Scorer(
+        scorer = Scorer(
             parts.model,
             parts.tasks,
             parts.collator,
@@ -150,6 +181,7 @@ class _Session:
             autocast=parts.autocast,
             progress=lambda *place: self.tell("scoring", *place),
         )
+        self.scorer = TeamScorer(scorer, self.team)
 
     def tell(self, event: str, *args: Any) -> None:
         for listener in self.listeners:
@@ -160,7 +192,8 @@ class _Session:
         self.sums = LossMeans(state.losses, self.parts.device)
         self.conflicts = ConflictSums(self.config.tasks, state.conflicts, self.parts.device)
         self.clock = time.monotonic()
-        self._describe(data)
+        if self.team.leads:
+            self._describe(data)
         plain = self.config.model_dump(mode="json")
         self.tell("start", self.folder.path, plain, self.state.total_steps)
         baseline = score_baseline(self.parts.tasks, data["train"], data["dev"])
@@ -242,20 +275,22 @@ class _Session:
 
     def _train_stage(self, index: int, data: Data) -> None:
         parts, state = self.parts, self.state
-        saved = self.folder.checkpoint.exists() and (state.step or state.stage)
+        saved = self.team.lead(self.folder.checkpoint.exists) and (state.step or state.stage)
 
         def restore() -> None:
-            load_checkpoint(self.folder.checkpoint, parts.model, None)
+            load_checkpoint(self.folder.checkpoint, parts.model, None, self.team)
 
         inside = bool(saved and state.step)
         if saved and not inside:  # between stages no head is there but the tasks'
             restore()
-        answers = self.lessons.learn(index, data["train"], self._hear_teacher)
+        answers = self.team.spread(
+            lambda: self.lessons.learn(index, data["train"], self._hear_teacher)
+        )
         back = restore if inside else None
         stage = build_stage(parts, index, data["train"], data["texts"], back, answers)
         if inside:
             step = stage.step
-            kept = load_checkpoint(self.folder.checkpoint, parts.model, step.optimizer)
+            kept = load_checkpoint(self.folder.checkpoint, parts.model, step.optimizer, self.team)
             step.load_tensors(kept)
             step.num_updates = state.step
         parts.model.train()
@@ -275,7 +310,7 @@ class _Session:
         state.next_stage()
         if state.stage < len(self.config.stages):
             self._save(None)
-        elif state.best is None:  # no dev set chose a best one
+        elif state.best is None and self.team.leads:  # no dev set chose a best one
             save_weights(self.folder.weights, parts.model)
 
     def _hear_teacher(self, task: str, done: int, total: int) -> None:
@@ -331,11 +366,12 @@ class _Session:
         if record.scores:
             better = self._hear_scores(record.scores)
             if better:
-                save_weights(self.folder.weights, self.parts.model)
+                if self.team.leads:
+                    save_weights(self.folder.weights, self.parts.model)
                 whole = stage.config.eval_limit is None
                 self.best_scores = record.scores["dev"] if whole else None
             self._wait_longer(stage, record.scores["dev"])
-        stopping = self.interrupted.is_set()
+        stopping = self.team.any(self.interrupted.is_set())
         if record.scores or stopping or record.total_steps % self.config.save_every == 0:
             self._save(stage)
         if stopping:
@@ -386,6 +422,8 @@ class _Session:
     # --- keeping ---
 
     def _save(self, stage: Stage | None) -> None:
+        if not self.team.leads:
+            return
         now = time.monotonic()
         self.state.seconds += now - self.clock
         self.clock = now
@@ -404,7 +442,7 @@ class _Session:
     def _finish(self, data: Data, baseline: Scores) -> Outcome:
         state, folder = self.state, self.folder
         self.state.seconds += time.monotonic() - self.clock
-        load_weights(folder.weights, self.parts.model)  # the best, not the last
+        load_weights(folder.weights, self.parts.model, self.team)  # the best, not the last
         result: dict[str, Any] = {
             "recipe": self.config.name,
             "steps": state.total_steps,
@@ -419,8 +457,9 @@ class _Session:
         if state.before:
             finite = {n: v if math.isfinite(v) else None for n, v in state.before.items()}
             result["before"] = finite
-        write_text(folder.scores, json.dumps(result, indent=1))
-        write_text(folder.card, make_card(folder.path))
+        if self.team.leads:
+            write_text(folder.scores, json.dumps(result, indent=1))
+            write_text(folder.card, make_card(folder.path))
         state.finished = True
         self.clock = time.monotonic()
         self._save(None)
@@ -436,6 +475,8 @@ class _Session:
 
         def ask(number: int, _: object) -> None:
             self.interrupted.set()
+            if self.team.size > 1:  # a launcher passes on what the terminal has sent already
+                return
             signal.signal(number, previous[number])
             with suppress(RuntimeError):  # the signal may have cut into a print of the same stream
                 self.tell("note", "stopping after this update, to save it; once more stops at once")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from plait.aggregators import Aggregator
     from plait.config import RunConfig, StageConfig
     from plait.data import Dataset, LaidOut
+    from plait.distributed import Team
     from plait.pretrain import Objective, StageKind
     from plait.regularizers import Regularizer
     from plait.schedules import Schedule
@@ -91,6 +92,7 @@ def build_stage(
         schedule=plan.schedule,
         streams=plan.streams,
         step=step,
+        team=parts.team,
     )
     for regularizer in plan.regularizers:
         regularizer.begin(parts.model, stage.num_steps())
@@ -123,6 +125,7 @@ def _build_step(parts: Parts, kind: StageKind, settings: StageConfig, plan: _Pla
         weighting=plan.weighting,
         clip=settings.clip,
         autocast=parts.autocast,
+        team=parts.team,
         graphs=config.graphs and not isinstance(kind, MetaKind),
         together=plan.together,
     )
@@ -276,6 +279,8 @@ def _fit_together(
 
 def _stream(parts: Parts, passes: Passes, objective: Objective) -> Stream:
     make: Callable[..., Batch | Parcel]
+    if parts.team.size > 1:
+        objective = replace(objective, make=partial(_make_share, parts.team, objective))
     if parts.device.type == "cuda":
         make = _deliver(parts, objective, passes.batch_size)
     else:
@@ -290,6 +295,13 @@ def _stream(parts: Parts, passes: Passes, objective: Objective) -> Stream:
     )
 
 
+def _make_share(team: Team, objective: Objective, rows: Tensor, *drawn: Any) -> Batch:
+    """Make this worker's share of a batch; rows of others only where what is drawn needs them."""
+    if objective.rows is None:
+        return team.take(objective.make(rows, *drawn))
+    return replace(objective.make(rows[team.share(len(rows))]), whole=len(rows))
+
+
 def _count_tokens(objective: Objective, *rows: Any) -> Batch:
     """Make a batch whose padding can be left out."""
     batch = objective.make(*rows)
@@ -299,21 +311,23 @@ def _count_tokens(objective: Objective, *rows: Any) -> Batch:
 
 def _deliver(parts: Parts, objective: Objective, batch_size: int) -> Callable[..., Parcel]:
     """Make parcels for a GPU, of few enough sizes that steps can be captured for each."""
-    rows, most = objective.rows, parts.model.encoder.max_positions
+    rows, most, team = objective.rows, parts.model.encoder.max_positions, parts.team
     # Of all the memory, not of what is free now: a resumed run must choose alike.
     if rows is None or rows.num_bytes > RESIDENT_SHARE * torch.cuda.mem_get_info(parts.device)[1]:
         pad_id = parts.collator.layout.pad_id
         return lambda *given: Parcel.filled(objective.make(*given), pad_id, most)
     lengths = rows.lengths().numpy()
-    buckets = replace(Buckets.fit(lengths, batch_size), most=most)
+    buckets = replace(Buckets.fit(lengths, team.counts(batch_size)[0]), most=most)
     there: list[LaidOut] = []  # laid out when the first batch is asked for
 
     def make(chosen: Tensor) -> Parcel:
         if not there:
             there.append(rows.lay_out(parts.device))
+        num_examples, chosen = len(chosen), chosen[team.share(len(chosen))]
         own = lengths[:, chosen.numpy()]
         length, total = buckets.room(own)
-        unpack = partial(there[0], length=length, total=total)
-        return Parcel((chosen,), unpack, (len(chosen), length, total), len(chosen), own)
+        whole = num_examples if team.size > 1 else None
+        unpack = partial(there[0], length=length, total=total, whole=whole)
+        return Parcel((chosen,), unpack, (len(chosen), length, total), num_examples, own)
 
     return make

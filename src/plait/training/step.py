@@ -18,6 +18,7 @@ import torch
 
 from plait.aggregators.base import inner_products
 from plait.data import Parcel
+from plait.distributed import ALONE
 from plait.model.dense import Dense, renew_copies
 from plait.model.multitask import Group
 from plait.training.gradients import FlatGradients
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from plait.aggregators import Aggregator
     from plait.data import Buckets
+    from plait.distributed import Team
     from plait.losses import Loss
     from plait.model.multitask import MultitaskModel
     from plait.regularizers import Regularizer
@@ -77,18 +79,19 @@ class Step:
         weighting: Weighting | None = None,
         clip: float = 0.0,
         autocast: torch.dtype | None = None,
-        reduce: Callable[[Tensor], None] | None = None,
+        team: Team = ALONE,
         graphs: bool = False,
         together: Buckets | None = None,
     ):
         self.model, self.tasks, self.aggregator = model, tasks, aggregator
         self.optimizer, self.clip, self.autocast = optimizer, clip, autocast
-        self.reduce = reduce
+        self.team = team
         alike = len({tuple(map(id, parts.regularizers)) for parts in tasks.values()}) == 1
-        self.together = together if alike else None  # terms are taken of all tasks at once
+        # Terms are then taken of all tasks at once, and losses of one process's rows.
+        self.together = together if alike and team.size == 1 else None
         self.device = next(model.parameters()).device
         self.weighting = weighting or Fixed(tuple(tasks), self.device)
-        self.generator = default_generator(self.device)
+        self.generator = team.generator(self.device)
         self.runner = self._choose_runner(graphs)
         self.num_updates = 0
         """Made so far in the stage; whoever goes on from a saved place sets it."""
@@ -245,6 +248,10 @@ class Step:
         """Capture what can be captured, where it is wanted and there is a GPU."""
         if not wanted or self.device.type != "cuda":
             return Plain(self.device)
+        if self.team.size > 1:
+            plain = Plain(self.device)
+            plain.trouble = "they wait for other workers on the way"
+            return plain
         parts: list[Weighting | Regularizer] = [self.weighting, *self.regularizers]
         if strange := [part for part in parts if not part.capturable]:
             plain = Plain(self.device)
@@ -261,12 +268,12 @@ class Step:
         parts = self.tasks[task]
         assert batch.labels is not None
         outputs = self.model(task, batch.tokens)
-        loss = parts.loss(outputs, batch.labels)
+        loss = self.team.loss(parts.loss, outputs, batch)
         if not parts.regularizers:
             return loss, None
         task_loss = cast("Loss", parts.loss)
         terms = [term(self.model, task, batch, outputs, task_loss) for term in parts.regularizers]
-        return loss, torch.stack(terms).sum()
+        return loss, self.team.mean(torch.stack(terms).sum(), batch)
 
     @property
     def regularizers(self) -> list[Regularizer]:
@@ -327,15 +334,17 @@ class Step:
         batch = parcel.unpack(*inputs)
         assert batch.labels is not None
         with self._precision():
-            return (self.tasks[task].loss(self.model(task, batch.tokens), batch.labels),)
+            outputs = self.model(task, batch.tokens)
+            return (self.team.loss(self.tasks[task].loss, outputs, batch),)
 
     def _aggregate(self, plan: Plan) -> Tensor | None:
         """Make the tasks' gradients on the shared parameters one; say how they agreed."""
         rows = self.gradients.rows[: plan.num_rows]
-        if self.reduce is not None:  # across processes, each task's before they meet
-            for row in rows:
-                self.reduce(row)
-            self.reduce(self.gradients.total[len(self.gradients.reduced) :])
+        if len(self.gradients.rows) > 1:  # each task's, before they meet
+            self.team.reduce(rows)
+            self.team.reduce(self.gradients.total[len(self.gradients.reduced) :])
+        else:
+            self.team.reduce(self.gradients.total)
         if len(rows) and len(self.gradients.rows) > 1:  # else they added up in its place
             self.gradients.reduced.copy_(self.aggregator(rows, self.generator, plan.apart))
         return _cosines(rows) if len(plan.apart) > 1 else None
@@ -403,16 +412,6 @@ class LossSums:
     def mean(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
         """Divide sums of the tasks by how many batches each had."""
         return {task: total / self.counts[task] for task, total in sums.items()}
-
-
-def default_generator(device: torch.device) -> torch.Generator:
-    """Return the generator that dropout on this device draws from."""
-    if device.type == "cuda":
-        torch.cuda.init()
-        return torch.cuda.default_generators[
-            torch.cuda.current_device() if device.index is None else device.index
-        ]
-    return torch.default_generator
 
 
 def _cosines(rows: Tensor) -> Tensor:

@@ -1,0 +1,115 @@
+"""`plait predict` of many files, or on a Ray cluster: a folder of answers, part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from plait.engines import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRequest:
+    """What was typed."""
+
+    run: Path
+    pattern: Path | None
+    output: Path | None
+    engine: Engine
+    texts: list[str] | None
+    tasks: list[str] | None
+    column: list[str] | None
+    form: str | None
+    probabilities: bool
+    accuracy: float | None
+    threshold: float | None
+    review: Path | None
+    data: str | None
+    device: str
+    precision: str
+    resume: bool
+
+
+def is_pattern(path: Path | None) -> bool:
+    """Say whether a name stands for several files."""
+    return path is not None and any(sign in str(path) for sign in "*?[") and not path.exists()
+
+
+def predict_folder(request: FolderRequest) -> None:
+    """Answer all files of a pattern into a folder."""
+    from plait.cli.display import Display
+    from plait.cli.predict import check_holding_back, choose_thresholds
+
+    pattern, out = _check(request)
+    check_holding_back(request.accuracy, request.threshold, request.data)
+    with Display() as display:
+        display.begin(f"loading {request.run}")
+        from plait.answers.folder import answer_folder
+        from plait.answers.parts import find_files, make_plan
+        from plait.answers.stream import choose_tasks
+        from plait.ensemble import load
+
+        files = find_files(str(pattern))
+        # Here it only says which tasks there are, where a cluster answers; a GPU is for others.
+        device = "cpu" if request.engine.is_ray else request.device
+        model = load(request.run, device=device, precision=request.precision)
+        names = choose_tasks(model, request.tasks)
+        least = choose_thresholds(
+            model, names, request.accuracy, request.threshold, request.data, display
+        )
+        plan = make_plan(
+            model,
+            files,
+            out,
+            tasks=names,
+            text=request.column,
+            form=request.form,
+            probabilities=request.probabilities,
+            threshold=least,
+        )
+        answer = None
+        if request.engine.is_ray:
+            from plait.engines.answering import Source, answer_on_ray
+
+            display.begin("starting Ray" if request.engine.address is None else "joining Ray")
+            source = Source(request.run, request.device, request.precision)
+            answer = answer_on_ray(source, request.engine)
+        done = answer_folder(
+            model,
+            plan,
+            answer=answer,
+            form={"precision": request.precision},
+            resume=request.resume,
+            command="the same command and --resume",
+            progress=display.work,
+        )
+        for name, count in done.num_review.items():
+            display.note(f"{name}: {count:,} of {done.num_rows:,} rows are for review")
+        display.note(
+            f"{done.num_rows:,} rows of {len(files):,} files are answered in {out}, "
+            f"in {done.num_parts:,} parts"
+        )
+
+
+def _check(request: FolderRequest) -> tuple[Path, Path]:
+    """Refuse what does not go together before anything slow begins."""
+    from plait.errors import UsageError
+
+    if request.texts:
+        raise UsageError("give texts as arguments or files with --input, not both")
+    if request.pattern is None:
+        raise UsageError("--engine ray answers files: give a pattern with --input 'rows/*.csv'")
+    if request.output is None:
+        raise UsageError("answers to several files go into a folder: name one with --output DIR")
+    if request.review is not None:
+        raise UsageError(
+            "--review is for one file; parts have a column, TASK_review, that says the same"
+        )
+    if request.output.is_file() or request.output.suffix in (".csv", ".tsv", ".jsonl", ".parquet"):
+        raise UsageError(
+            f"--output {request.output} should be a folder, which parts are written into"
+        )
+    return request.pattern, request.output

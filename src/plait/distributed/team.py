@@ -1,0 +1,135 @@
+"""Who trains together, as the training loop sees it; here the usual team, of one.
+
+A batch belongs to all workers: each draws the same rows, encodes its share of them and is told
+the loss of the whole. So what follows from losses and gradients (surgery, weights, clipping,
+early stopping) is computed alike by everyone, and the number of workers changes nothing but time.
+
+Workers' gradients are made one by their mean. Whatever was computed from all workers' outputs is
+therefore computed as if alone, and what reaches a worker's own rows counts `size` times.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+from plait.types import Batch, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+Made = TypeVar("Made")
+
+
+class Team:
+    """One process, which has nobody to ask. Workers do all of this together."""
+
+    rank = 0
+    """Number of this process. 0 leads: it alone writes and speaks."""
+    size = 1
+    """How many processes there are."""
+    local_size = 1
+    """How many of them are on this host."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes and speaks."""
+        return self.rank == 0
+
+    # --- rows ---
+
+    def counts(self, num_examples: int) -> list[int]:
+        """Return how many of a batch's examples each worker takes; the first may have one more."""
+        whole, more = divmod(num_examples, self.size)
+        return [whole + (rank < more) for rank in range(self.size)]
+
+    def share(self, num_examples: int) -> slice:
+        """Return which of a batch's examples are this worker's, at least one.
+
+        Where there are fewer than workers, those left over take the first one for a guest: it
+        goes through the model with them and counts for nothing.
+        """
+        counts = self.counts(num_examples)
+        start = sum(counts[: self.rank])
+        return slice(start, start + counts[self.rank]) if counts[self.rank] else slice(0, 1)
+
+    def take(self, batch: Batch) -> Batch:
+        """Return this worker's share of a whole batch, all rows of each of its examples."""
+        assert batch.labels is not None
+        num_examples = len(batch.labels)
+        own = self.share(num_examples)
+
+        def cut(rows: Tensor) -> Tensor:  # in blocks: all first texts, all second ones
+            return rows.view(-1, num_examples, rows.shape[-1])[:, own].flatten(0, 1)
+
+        ids, types, mask = map(cut, (batch.tokens.ids, batch.tokens.types, batch.tokens.mask))
+        return Batch(Tokens(ids, types, mask), batch.labels[own], num_examples)
+
+    # --- losses and gradients ---
+
+    def loss(
+        self, loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, batch: Batch
+    ) -> Tensor:
+        """Return the loss of the whole batch."""
+        assert batch.labels is not None
+        return loss(outputs, batch.labels)
+
+    def mean(self, term: Tensor, batch: Batch) -> Tensor:  # noqa: ARG002
+        """Return the mean over the whole batch of what is a mean over this worker's examples."""
+        return term
+
+    def reduce(self, gradients: Tensor) -> None:
+        """Turn each worker's gradients into the whole batch's, in place."""
+
+    # --- randomness ---
+
+    def seed(self, seed: int) -> None:
+        """Begin an update: what is drawn follows from the seed."""
+        torch.manual_seed(seed)
+
+    def generator(self, device: torch.device) -> torch.Generator:
+        """Return the generator that draws the same for everyone; alone, it is dropout's."""
+        return default_generator(device)
+
+    # --- agreement ---
+
+    def lead(self, make: Callable[[], Made]) -> Made:
+        """Return what the leader makes, who alone is asked; plain values."""
+        return make()
+
+    def spread(self, read: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        """Return the tensors that the leader reads, who alone is asked."""
+        return read()
+
+    def any(self, flag: bool) -> bool:
+        """Say whether anyone says yes."""
+        return flag
+
+    def each(self, value: Made) -> list[Made]:
+        """Return everyone's value, by rank; plain values."""
+        return [value]
+
+    def one_by_host(self) -> AbstractContextManager[object]:
+        """Let one process of each host do what is inside first, which leaves files for the rest."""
+        return nullcontext()
+
+    def lost(self, error: BaseException) -> bool:  # noqa: ARG002
+        """Say whether an error means that another worker is gone."""
+        return False
+
+
+ALONE = Team()
+
+
+def default_generator(device: torch.device) -> torch.Generator:
+    """Return the generator that dropout on this device draws from."""
+    if device.type == "cuda":
+        torch.cuda.init()
+        return torch.cuda.default_generators[
+            torch.cuda.current_device() if device.index is None else device.index
+        ]
+    return torch.default_generator

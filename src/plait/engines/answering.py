@@ -1,0 +1,156 @@
+"""Parts of files are read and answered on a Ray cluster, as a stream of Ray Data's.
+
+Readers cut files into parts; workers, each with the model, answer parts and write them. What goes
+on to here is a note of each part that is written. A part whose worker dies is answered by
+another, into the same file; no more parts are read than workers can take.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from plait.answers.manifest import NAME as MANIFEST
+from plait.answers.parts import Part, answer_part, pack_records, read_parts, unpack_records
+from plait.engines.cluster import connected
+from plait.engines.remote import MOST_LOSSES, describe_surroundings
+from plait.ensemble import load
+from plait.errors import PlaitError, RunError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plait.answers.folder import AnswerParts, Todo
+    from plait.answers.parts import Plan
+    from plait.engines.cluster import Share
+    from plait.engines.remote import Surroundings
+    from plait.engines.request import Engine
+    from plait.predict import Answerer
+
+BLOCK_BYTES = 1 << 20
+"""What readers hand on at a time: about one part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which model answers, for whoever loads it elsewhere."""
+
+    run: Path
+    device: str
+    precision: str
+
+
+def answer_on_ray(source: Source, engine: Engine) -> AnswerParts:
+    """Return what answers parts on a cluster."""
+
+    def answer(plan: Plan, todo: Todo) -> Iterator[dict[str, Any]]:
+        placed = replace(plan, out=plan.out.absolute())
+        own = replace(source, run=source.run.absolute())
+        with connected(engine) as cluster:
+            share = cluster.choose_share(engine)
+            # That the folder is the same one everywhere, its manifest shows.
+            around = describe_surroundings((own.run, placed.out / MANIFEST), share)
+            rows = _stream(placed, todo, own, around, share, cluster.count_places(share))
+            try:
+                for row in rows:
+                    yield json.loads(row["note"])
+            except Exception as error:
+                raise _explain(error) from error
+
+    return answer
+
+
+def _stream(
+    plan: Plan, todo: Todo, source: Source, around: Surroundings, share: Share, num_places: int
+) -> Iterator[dict[str, Any]]:
+    """Begin the stream; give a row for each part that is written."""
+    data: Any = importlib.import_module("ray.data")
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what matters is raised
+    context = data.DataContext.get_current().copy()
+    context.enable_progress_bars = False
+    context.target_max_block_size = BLOCK_BYTES
+    files = [{"file": file, "done": json.dumps(sorted(done))} for file, done in todo.items()]
+    shape: dict[str, Any] = {"batch_size": 1, "batch_format": "pyarrow"}
+    with data.DataContext.current(context):
+        listed = data.from_items(files, override_num_blocks=len(files))
+        # A reader mostly waits, and workers may have all the CPUs. Asking for another share
+        # than they do also keeps Ray from making one task of reading and answering.
+        read = listed.map_batches(
+            _read,
+            fn_args=(plan, around),
+            num_cpus=0,
+            concurrency=min(num_places, len(files)),
+            **shape,
+        )
+        answered = read.map_batches(
+            _answer,
+            fn_args=(plan, source, around),
+            max_calls=0,  # a process keeps its model for the next part, on a GPU as well
+            **share.options(),
+            **shape,
+        )
+        yield from answered.iter_rows()
+
+
+def _read(batch: Any, plan: Plan, around: Surroundings) -> Iterator[Any]:
+    """Cut a file into parts, a row of the stream for each."""
+    file, done = batch["file"][0].as_py(), json.loads(batch["done"][0].as_py())
+    _enter(replace(around, paths=(plan.files[file],)))
+    for part, records in read_parts(plan, file, frozenset(done)):
+        rows = [pack_records(records)]
+        yield pa.table(
+            {"part": [json.dumps(asdict(part))], "rows": pa.array(rows, pa.large_binary())}
+        )
+
+
+def _answer(batch: Any, plan: Plan, source: Source, around: Surroundings) -> Any:
+    """Answer a part; what goes on is its note."""
+    _enter(around)
+    part = Part(**json.loads(batch["part"][0].as_py()))
+    _refuse_deadly(plan.place(part))
+    records = unpack_records(batch["rows"][0].as_buffer())
+    return pa.table({"note": [json.dumps(answer_part(_load(source), plan, part, records))]})
+
+
+def _enter(around: Surroundings) -> None:
+    if refusal := around.enter():
+        raise UsageError(refusal)
+
+
+def _refuse_deadly(place: Path) -> None:
+    """Give up a part that has killed its workers, which Ray would try again for ever."""
+    left = list(place.parent.glob(f".{place.name}.*"))  # what each had begun to write
+    if len(left) > MOST_LOSSES:
+        raise RunError(
+            f"{place.name} was begun {len(left)} times, and every worker was lost over it, perhaps "
+            "for want of memory: give each more with --cpus-per-run, so that fewer work at once"
+        )
+
+
+@lru_cache(maxsize=1)
+def _load(source: Source) -> Answerer:
+    return load(source.run, device=source.device, precision=source.precision)
+
+
+def _explain(error: BaseException) -> Exception:
+    """Return what a worker raised on purpose, or a sentence about what went wrong."""
+    inner: BaseException | None = error
+    while inner is not None:
+        cause = getattr(inner, "cause", None)
+        if isinstance(inner, PlaitError) and cause is None:
+            inner.args = (str(inner).partition("\n")[0],)  # Ray adds advice on itself
+            return inner
+        # Ray's errors are of their cause's class as well, but say all they know at once.
+        inner = cause if isinstance(cause, BaseException) else inner.__cause__
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return RunError(
+        f"the workers could not go on ({type(error).__name__}: {said[-1] if said else ''}); what "
+        "is answered is kept, and --resume goes on"
+    )

@@ -1,0 +1,24 @@
+"""Started by torchrun: trains several runs one after the other, as one team."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from plait.config import read_recipe
+from plait.distributed import find_launch, joined
+from plait.runs import train
+
+if __name__ == "__main__":
+    launch = find_launch()
+    assert launch is not None
+    wanted = json.loads(Path(sys.argv[1]).read_text())
+    with joined(launch) as team:
+        for run in wanted:
+            train(
+                read_recipe(run["recipe"], run["overrides"]),
+                run["out"],
+                resume=run.get("resume", False),
+                team=team,
+            )

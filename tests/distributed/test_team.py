@@ -1,0 +1,102 @@
+"""Who takes which rows, and what a team of one does: nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.distributed import ALONE, Team, find_launch
+from plait.errors import RecipeError
+from plait.training.workers import check_device
+from plait.types import Batch, Tokens
+
+
+def team(rank, size):
+    made = Team()
+    made.rank, made.size = rank, size
+    return made
+
+
+@given(st.integers(1, 300), st.integers(1, 9))
+def test_every_row_has_one_worker(num_examples, size):
+    counts = team(0, size).counts(num_examples)
+    assert sum(counts) == num_examples
+    assert max(counts) - min(counts) <= 1
+    rows = []
+    for rank, count in enumerate(counts):
+        share = range(num_examples)[team(rank, size).share(num_examples)]
+        assert len(share) == max(count, 1)  # one row too many is a guest
+        rows += list(share) if count else []
+    assert rows == list(range(num_examples))
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_a_share_has_all_rows_of_its_examples(blocks):
+    """Of texts apart and of triplets, all first ones come before all second ones."""
+    num_examples = 7
+    ids = torch.arange(blocks * num_examples).unsqueeze(1).repeat(1, 4)
+    batch = Batch(Tokens(ids, ids + 100, ids > 2), torch.arange(num_examples) * 10)
+    taken = [team(rank, 3).take(batch) for rank in range(3)]
+    assert [part.whole for part in taken] == [num_examples] * 3
+    assert [part.num_examples for part in taken] == [num_examples] * 3
+    assert torch.cat([part.labels for part in taken]).tolist() == batch.labels.tolist()
+    for part in taken:
+        assert part.tokens.ids.shape == (blocks * len(part.labels), 4)
+        example = part.tokens.ids[:, 0].view(blocks, -1) % num_examples
+        assert (example * 10 == part.labels).all()
+        assert torch.equal(part.tokens.types, part.tokens.ids + 100)
+
+
+def test_a_share_stays_one_on_its_way_to_the_device():
+    ids = torch.zeros(2, 3, dtype=torch.long)
+    batch = Batch(Tokens(ids, ids, ids.bool()), torch.zeros(2), whole=5)
+    assert batch.to(torch.device("cpu")).whole == 5
+
+
+def test_alone_nothing_changes():
+    value = torch.tensor([1.0, 2.0])
+    ALONE.reduce(value)
+    assert value.tolist() == [1.0, 2.0]
+    assert ALONE.lead(lambda: 3) == 3
+    assert ALONE.spread(lambda: {"a": value})["a"] is value
+    assert ALONE.each("x") == ["x"]
+    assert ALONE.any(True)
+    assert not ALONE.any(False)
+    assert not ALONE.lost(RuntimeError("Connection closed by peer"))
+    assert ALONE.generator(torch.device("cpu")) is torch.default_generator
+
+
+TORCHRUN = {
+    "RANK": "3",
+    "WORLD_SIZE": "4",
+    "MASTER_ADDR": "host-a",
+    "MASTER_PORT": "29500",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "GROUP_WORLD_SIZE": "2",
+}
+
+
+def test_torchruns_words_are_read():
+    launch = find_launch(TORCHRUN)
+    assert (launch.size, launch.local_rank, launch.local_size) == (4, 1, 2)
+    words = "torchrun --nnodes 2 --nproc-per-node 2 -m plait"
+    assert launch.words == words.split()
+
+
+@pytest.mark.parametrize("without", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
+def test_a_process_that_nobody_launched_is_alone(without):
+    assert find_launch({k: v for k, v in TORCHRUN.items() if k != without}) is None
+    assert find_launch({**TORCHRUN, "WORLD_SIZE": "1"}) is None
+
+
+def test_more_workers_than_gpus_are_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    two = team(0, 2)
+    two.local_size = 2
+    with pytest.raises(RecipeError, match="2 workers on a host with 1 GPU: start one"):
+        check_device("auto", two)
+    check_device("cpu", two)
+    check_device("cuda:0", ALONE)
