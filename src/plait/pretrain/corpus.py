@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -82,5 +83,5 @@ def make_corpus(
     # Stored texts are cut to the run's limit already, so that no more could be asked for.
     limit = material.collator.max_length - material.collator.layout.num_single
     ragged = Ragged(*map(torch.from_numpy, (flat, offsets, lengths)))
-    no_prints = np.empty(0, np.uint64)
-    return Corpus(Dataset("texts", (ragged,), None, (), no_prints, limit, tuple), collator)
+    none = partial(np.empty, 0, np.uint64)
+    return Corpus(Dataset("texts", (ragged,), None, (), none, limit, tuple), collator)

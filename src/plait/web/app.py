@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from plait.web.pool import Backend
 
 PAGE = Path(__file__).parent / "page"
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""NUL, and halves of surrogate pairs."""
 
 ASKING = describe_problems(400, 401, 404, 408, 413, 422, 429, 500, 503, 504)
 
@@ -243,7 +247,7 @@ class Service:
                 if not text.strip():
                     message = f"inputs[{place}] has an empty text; leave it out or fill it"
                     raise Problem(422, "empty_text", message)
-                if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+                if _NO_TEXT.search(text):
                     message = f"inputs[{place}] holds a NUL or half a surrogate pair; send Unicode"
                     raise Problem(422, "not_text", message)
 
