@@ -177,7 +177,7 @@ class Packed:
         parts = []
         for span in self.spans:
             query, key, value = _heads(span.pad(qkv), 3, num_heads)
-            parts.append(span.pack(_mix(query, key, value, span.mask)))
+            parts.append(span.pack(_mix(query, key, value, span.mask).to(qkv.dtype)))
         return torch.cat(parts)
 
     def attend_first(self, query: Tensor, key_value: Tensor, num_heads: int) -> Tensor:
@@ -186,7 +186,7 @@ class Packed:
         for span in self.spans:
             (mine,) = _heads(query[span.rows].unsqueeze(1), 1, num_heads)
             key, value = _heads(span.pad(key_value), 2, num_heads)
-            parts.append(_mix(mine, key, value, span.mask).squeeze(1))
+            parts.append(_mix(mine, key, value, span.mask).squeeze(1).to(query.dtype))
         return torch.cat(parts)
 
 
@@ -201,8 +201,11 @@ def _spans(counts: list[int]) -> Iterator[Span]:
 
 
 def _heads(padded: Tensor, num_parts: int, num_heads: int) -> tuple[Tensor, ...]:
-    """Split [rows, length, parts * width] into parts of [rows, heads, length, width / heads]."""
-    split = padded.unflatten(-1, (num_parts, num_heads, -1))
+    """Split [rows, length, parts * width] into parts of [rows, heads, length, width / heads].
+
+    They are fp32: in bf16, attention over so few tokens takes longer on CPUs, not less long.
+    """
+    split = padded.float().unflatten(-1, (num_parts, num_heads, -1))
     return split.permute(2, 0, 3, 1, 4).unbind()
 
 

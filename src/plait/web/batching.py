@@ -1,7 +1,8 @@
-"""Rows of many requests become parcels: of one pass of one encoder, of like length.
+"""Rows of many requests become parcels: of one pass of one encoder, the oldest first.
 
-A row waits a few milliseconds at most for others to come along, and the oldest is in the next
-parcel, so that none is passed over for ever. The queue has an end; what does not fit is refused.
+A row waits a few milliseconds at most for others to come along. Lengths do not matter, since the
+model pads none of them, and so nobody is passed over for others whose length suits better. The
+queue has an end; what does not fit is refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections import deque
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
+from itertools import islice
 from threading import Condition
 from typing import TYPE_CHECKING
 
@@ -59,11 +61,6 @@ class Row:
     texts: tuple[str, ...]
     born: float = 0.0
     is_second_try: bool = False
-
-    @property
-    def length(self) -> int:
-        """About how long it is to the encoder."""
-        return sum(map(len, self.texts))
 
 
 def make_rows(
@@ -126,10 +123,10 @@ class Queue:
                         return []
                     self._changed.wait(until - now)
                     continue
-                alike = self._alike()
+                parcel = self._alike()
                 due = self._waiting[0].born + self._wait
-                if len(alike) >= self._batch_size or now >= due or self._is_closed:
-                    return self._leave(alike)
+                if len(parcel) >= self._batch_size or now >= due or self._is_closed:
+                    return self._leave(parcel)
                 self._changed.wait(due - now)
 
     def _drop_forgotten(self) -> None:
@@ -138,25 +135,19 @@ class Queue:
             self._waiting = deque(row for row in self._waiting if not row.job.future.done())
 
     def _alike(self) -> list[Row]:
-        """Return what can go with the oldest row: nothing, if it has failed in company."""
+        """Return the oldest row and what can go with it: nothing, if it has failed in company."""
         oldest = self._waiting[0]
         if oldest.is_second_try:
             return [oldest]
-        return [r for r in self._waiting if r.key == oldest.key and not r.is_second_try]
+        alike = (r for r in self._waiting if r.key == oldest.key and not r.is_second_try)
+        return list(islice(alike, self._batch_size))
 
-    def _leave(self, alike: list[Row]) -> list[Row]:
-        """Take a parcel out: around the oldest row, those that differ least in length."""
-        oldest = alike[0]
-        alike.sort(key=lambda row: row.length)
-        place, size = alike.index(oldest), self._batch_size
-        if len(alike) > size:
-            starts = range(max(0, place - size + 1), min(place, len(alike) - size) + 1)
-            start = min(starts, key=lambda i: alike[i + size - 1].length - alike[i].length)
-            alike = alike[start : start + size]
-        taken = set(map(id, alike))
+    def _leave(self, parcel: list[Row]) -> list[Row]:
+        """Take a parcel out."""
+        taken = set(map(id, parcel))
         self._waiting = deque(row for row in self._waiting if id(row) not in taken)
-        self._num_out += len(alike)
-        return alike
+        self._num_out += len(parcel)
+        return parcel
 
     def finish(self, rows: Sequence[Row], answers: Sequence[Answer], seconds: float) -> None:
         """Hand answers to the jobs; a job whose last row it is, is done."""
