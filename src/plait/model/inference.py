@@ -145,16 +145,22 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Where the tokens of a padded batch stand end to end, the longest row first."""
+    """Where the tokens of a padded batch stand end to end, the longest row first.
+
+    Their number is rounded up, as is that of the rows: oneDNN makes a product anew for every
+    number it has not seen, which takes milliseconds and a megabyte. What fills up is a copy of
+    the first token that nobody reads.
+    """
 
     shape: tuple[int, int]
     """Rows and length of the padded batch."""
+    num_tokens: int
     order: Tensor
     """int64 [rows]: which row of the batch is which here."""
     source: Tensor
-    """int64 [tokens]: the padded place, row * length + position, of each token."""
+    """int64 [room]: the padded place, row * length + position, of each token."""
     starts: Tensor
-    """int64 [rows]: where each row begins."""
+    """int64 [room for rows]: where each row begins."""
     spans: tuple[Span, ...]
 
     @classmethod
@@ -163,31 +169,38 @@ class Packed:
         length = mask.shape[1]
         counts, order = mask.sum(1).sort(descending=True, stable=True)
         row, position = mask[order].nonzero(as_tuple=True)
-        starts = counts.cumsum(0) - counts
         return cls(
             (len(mask), length),
+            len(row),
             order,
-            order[row] * length + position,
-            starts,
+            _fill_up(order[row] * length + position),
+            _fill_up(counts.cumsum(0) - counts),
             tuple(_spans(counts.tolist())),
         )
 
     def attend(self, qkv: Tensor, num_heads: int) -> Tensor:
-        """Let the tokens of each row look at one another: [tokens, 3 * width] to width."""
+        """Let the tokens of each row look at one another: [room, 3 * width] to [room, width]."""
         parts = []
         for span in self.spans:
             query, key, value = _heads(span.pad(qkv), 3, num_heads)
             parts.append(span.pack(_mix(query, key, value, span.mask).to(qkv.dtype)))
-        return torch.cat(parts)
+        return _fill_up(torch.cat(parts))
 
     def attend_first(self, query: Tensor, key_value: Tensor, num_heads: int) -> Tensor:
-        """Let the first token of each row look at all of it: [rows, width] to the same."""
+        """Let the first token of each row look at all of it: [room, width] to the same."""
         parts = []
         for span in self.spans:
             (mine,) = _heads(query[span.rows].unsqueeze(1), 1, num_heads)
             key, value = _heads(span.pad(key_value), 2, num_heads)
             parts.append(_mix(mine, key, value, span.mask).squeeze(1).to(query.dtype))
-        return torch.cat(parts)
+        return _fill_up(torch.cat(parts))
+
+
+def _fill_up(some: Tensor) -> Tensor:
+    """Repeat the first of some up to a number whose steps are a sixteenth of it, or 8."""
+    step = 1 << max(3, len(some).bit_length() - 5)
+    more = -len(some) % step
+    return torch.cat([some, some[:1].expand(more, *some.shape[1:])]) if more else some
 
 
 def _spans(counts: list[int]) -> Iterator[Span]:
@@ -272,22 +285,23 @@ class AnsweringBert(Encoder):
             hidden = self._read(layer, hidden, packed)
         rows, length = packed.shape
         if self.query is None:
-            found = self._read(last, hidden, packed)
-            padded = found.new_zeros(rows * length, self.width).index_copy_(0, packed.source, found)
+            found, count = self._read(last, hidden, packed), packed.num_tokens
+            padded = found.new_zeros(rows * length, self.width)
+            padded.index_copy_(0, packed.source[:count], found[:count])
         else:
-            found, length = self._read_first(last, hidden, packed), 1
+            found, length = self._read_first(last, hidden, packed)[:rows], 1
             padded = torch.empty_like(found).index_copy_(0, packed.order, found)
         outputs = padded.view(rows, length, self.width)
         return Encoded(outputs, (), self.bert.pooler(outputs))
 
     def _read(self, layer: Layer, hidden: Tensor, packed: Packed) -> Tensor:
-        """Turn [tokens, width] into the same shape, as the layer does."""
+        """Turn [room, width] into the same shape, as the layer does."""
         attention = layer.attention
         mixed = packed.attend(attention.qkv(hidden.to(self.dtype)), attention.num_heads)
         return self._finish(layer, hidden, mixed)
 
     def _read_first(self, layer: Layer, hidden: Tensor, packed: Packed) -> Tensor:
-        """Turn [tokens, width] into the first token of each row, [rows, width]."""
+        """Turn [room, width] into the first token of each row, [room for rows, width]."""
         assert self.query is not None
         first, half = hidden[packed.starts], hidden.to(self.dtype)
         query = self.query(first.to(self.dtype))
