@@ -40,6 +40,19 @@ def test_the_oldest_go_first_whatever_their_length():
     assert queue.take(0) == []
 
 
+def test_a_parcel_leaves_as_much_for_every_taker():
+    queue = Queue(100, 32, 0.0, num_takers=2)
+    put(queue, *"a" * 64)
+    taken = [queue.take(0) for _ in range(4)]
+    assert list(map(len, taken)) == [16, 16, 16, 16]
+    queue.finish(taken[0], [{"mood": 1}] * 16, 0.1)
+    put(queue, *"b" * 12)
+    assert len(queue.take(0)) == 12  # of 60, 15 would be its share
+    alone = Queue(100, 32, 0.0)
+    put(alone, *"a" * 20)
+    assert [len(alone.take(0)) for _ in range(2)] == [10, 10]
+
+
 def test_passes_and_runs_do_not_mix():
     queue = make()
     put(queue, "a", key=MOOD)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -219,7 +219,8 @@ def _heads(padded: Tensor, num_parts: int, num_heads: int) -> tuple[Tensor, ...]
     They are fp32: in bf16, attention over so few tokens takes longer on CPUs, not less long.
     """
     split = padded.float().unflatten(-1, (num_parts, num_heads, -1))
-    return split.permute(2, 0, 3, 1, 4).unbind()
+    parts: tuple[Tensor, ...] = split.permute(2, 0, 3, 1, 4).unbind()
+    return parts
 
 
 def _mix(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
@@ -252,7 +253,7 @@ class AnsweringBert(Encoder):
             self.query = pack_linear(qkv.weight[: bert.width], qkv.bias[: bert.width], form)
             self.key_value = pack_linear(qkv.weight[bert.width :], qkv.bias[bert.width :], form)
         for layer in bert.layers:
-            _pack_layer(cast("Layer", layer), form)
+            _pack_layer(layer, form)
 
     def word_table(self) -> Tensor:
         """Return the word embeddings themselves, [vocabulary, width]."""
@@ -321,8 +322,8 @@ def pack(encoder: Encoder, form: Form, *, first_only: bool) -> AnsweringBert | N
     return AnsweringBert(encoder, form, first_only=first_only)
 
 
-def _pack_layer(layer: Layer, form: Form) -> None:
-    """Exchange a layer's Linears, in place."""
+def _pack_layer(layer: Any, form: Form) -> None:
+    """Exchange the Linears of a BERT's layer, in place."""
     attention = layer.attention
     attention.qkv = pack_linear(attention.qkv.weight, attention.qkv.bias, form)
     attention.out = pack_linear(attention.out.weight, attention.out.bias, form)

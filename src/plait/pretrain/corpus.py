@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -83,5 +82,6 @@ def make_corpus(
     # Stored texts are cut to the run's limit already, so that no more could be asked for.
     limit = material.collator.max_length - material.collator.layout.num_single
     ragged = Ragged(*map(torch.from_numpy, (flat, offsets, lengths)))
-    none = partial(np.empty, 0, np.uint64)
-    return Corpus(Dataset("texts", (ragged,), None, (), none, limit, tuple), collator)
+    no_prints = np.empty(0, np.uint64)
+    dataset = Dataset("texts", (ragged,), None, (), lambda: no_prints, limit, tuple)
+    return Corpus(dataset, collator)

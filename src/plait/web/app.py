@@ -65,7 +65,7 @@ def make_app(
     `backends` answer, all of them the same; they are closed with the application. `local_only`
     says that only this machine is to reach it, under its own names.
     """
-    queue = Queue(limits.queue, limits.batch_size, limits.wait_ms / 1000)
+    queue = Queue(limits.queue, limits.batch_size, limits.wait_ms / 1000, len(backends))
     metrics = Metrics(lambda: len(queue), lambda: pool.num_alive)
     pool = Pool(queue, backends, _Watcher(log, metrics))
     service = Service(catalog, queue, limits, log_texts)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from plait.web.parcels import Answer
 
 
+FEW = 8
+"""Rows that a parcel may have however few there are; fewer take longer a row."""
+
+
 class Full(Exception):  # noqa: N818 - it is a state, and the client's turn to wait
     """The queue has no room."""
 
@@ -84,8 +88,9 @@ def make_rows(
 class Queue:
     """Where rows wait; safe to use from several threads."""
 
-    def __init__(self, size: int, batch_size: int, wait_seconds: float):
+    def __init__(self, size: int, batch_size: int, wait_seconds: float, num_takers: int = 1):
         self._size, self._batch_size, self._wait = size, batch_size, wait_seconds
+        self._num_takers = num_takers
         self._waiting: deque[Row] = deque()
         self._changed = Condition()
         self._num_out = 0
@@ -123,9 +128,10 @@ class Queue:
                         return []
                     self._changed.wait(until - now)
                     continue
-                parcel = self._alike()
+                most = self._choose_size()
+                parcel = self._alike(most)
                 due = self._waiting[0].born + self._wait
-                if len(parcel) >= self._batch_size or now >= due or self._is_closed:
+                if len(parcel) >= most or now >= due or self._is_closed:
                     return self._leave(parcel)
                 self._changed.wait(due - now)
 
@@ -134,13 +140,22 @@ class Queue:
         if any(row.job.future.done() for row in self._waiting):
             self._waiting = deque(row for row in self._waiting if not row.job.future.done())
 
-    def _alike(self) -> list[Row]:
+    def _choose_size(self) -> int:
+        """Return how many rows a parcel may have.
+
+        Whoever takes leaves as much for the next time, so that he does not stand idle while
+        those whom he has answered send something new.
+        """
+        share = math.ceil(len(self) / (2 * self._num_takers))
+        return min(self._batch_size, max(FEW, share))
+
+    def _alike(self, most: int) -> list[Row]:
         """Return the oldest row and what can go with it: nothing, if it has failed in company."""
         oldest = self._waiting[0]
         if oldest.is_second_try:
             return [oldest]
         alike = (r for r in self._waiting if r.key == oldest.key and not r.is_second_try)
-        return list(islice(alike, self._batch_size))
+        return list(islice(alike, most))
 
     def _leave(self, parcel: list[Row]) -> list[Row]:
         """Take a parcel out."""
