@@ -96,6 +96,14 @@ def test_a_row_waits_for_others_but_not_for_long():
     later.join()
 
 
+def test_what_is_not_full_waits_though_less_will_be_taken():
+    queue = Queue(100, 32, 0.3)
+    put(queue, *"a" * 20)
+    rows = queue.take(60)
+    assert time.monotonic() >= rows[0].born + 0.3
+    assert len(rows) == 10
+
+
 def test_a_full_parcel_does_not_wait():
     queue = make(wait=60)
     put(queue, "a", "b", "c")

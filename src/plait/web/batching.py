@@ -128,11 +128,10 @@ class Queue:
                         return []
                     self._changed.wait(until - now)
                     continue
-                most = self._choose_size()
-                parcel = self._alike(most)
+                alike = self._alike()
                 due = self._waiting[0].born + self._wait
-                if len(parcel) >= most or now >= due or self._is_closed:
-                    return self._leave(parcel)
+                if len(alike) >= self._batch_size or now >= due or self._is_closed:
+                    return self._leave(alike[: self._choose_size()])
                 self._changed.wait(due - now)
 
     def _drop_forgotten(self) -> None:
@@ -149,13 +148,13 @@ class Queue:
         share = math.ceil(len(self) / (2 * self._num_takers))
         return min(self._batch_size, max(FEW, share))
 
-    def _alike(self, most: int) -> list[Row]:
+    def _alike(self) -> list[Row]:
         """Return the oldest row and what can go with it: nothing, if it has failed in company."""
         oldest = self._waiting[0]
         if oldest.is_second_try:
             return [oldest]
         alike = (r for r in self._waiting if r.key == oldest.key and not r.is_second_try)
-        return list(islice(alike, most))
+        return list(islice(alike, self._batch_size))
 
     def _leave(self, parcel: list[Row]) -> list[Row]:
         """Take a parcel out."""
