@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parent / "page"
 
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
-"""NUL, and halves of surrogate pairs."""
-
 ASKING = describe_problems(400, 401, 404, 408, 413, 422, 429, 500, 503, 504)
 
 
@@ -176,6 +173,9 @@ def _add_signs(app: FastAPI, queue: Queue, pool: Pool, metrics: Metrics) -> None
 # --- what endpoints ask ------------------------------------------------------------------
 
 _LATER = {"Retry-After": "2"}
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""NUL, and halves of surrogate pairs."""
 
 
 def _look_up(catalog: Catalog, name: str) -> RunFacts:
