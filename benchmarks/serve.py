@@ -5,9 +5,14 @@
 Both sides have the same weights: a BERT with pooler and one linear layer, in fp32 for the peer and
 in what `plait serve` chooses for plait. Without --run, one is trained on the sample inside plait
 first (a minute or two). Each client sends a pair of texts, waits for the answer and sends the next;
-texts are of 3 to 60 words, and one request in twenty is broken. What must hold: every request is
-answered, the broken ones with a 4xx, none with a 5xx, and the server's memory does not grow.
-The CPU time of a request is also told, which other programs on the machine change less.
+texts are of 3 to 60 words, and one request in twenty is broken. The peer answers each request by
+itself, on FastAPI's threads, with as many threads as torch takes.
+
+All servers are up from the beginning; they are asked in turns, each for --seconds in all, while the
+others wait. In each turn plait's model also answers the same texts by itself, without a server: the
+floor, below which no request can cost. What must hold: every request is answered, the broken ones
+with a 4xx, none with a 5xx, and the server's memory does not grow. The CPU time of a request is
+told as well, which other programs on the machine change less.
 """
 
 from __future__ import annotations
@@ -24,13 +29,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cpu_predict
 import numpy as np
 import records
+import torch
+
+import plait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BROKEN = (
     b'{"inputs": ',
@@ -38,8 +50,10 @@ BROKEN = (
     b'{"inputs": [["a"]]}',
     b"[]",
 )
-SETTLE_SECONDS = 5.0
-"""Before memory and requests are counted."""
+TURNS = 6
+SETTLE_SECONDS = 2.0
+"""Of each turn, before memory and requests are counted."""
+FLOOR_BATCH = 32
 
 PEER = """
 import sys
@@ -73,22 +87,33 @@ def main() -> None:
     parser.add_argument("--wait-ms", type=float, nargs="+", default=[5.0])
     parser.add_argument("--out", type=Path, help="write the record here, not to results/bench")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
         run = args.run or cpu_predict.train(args.encoder, Path(temporary) / "run")
         hub = Path(temporary) / "hub"
         cpu_predict.save_for_hub(run, args.task, hub, 64)
-        port = free_port()
-        peer = [sys.executable, "-c", PEER, str(hub), str(port)]
-        sides = {"FastAPI and pipeline": measure(peer, port, args)}
-        for workers in args.workers:
-            for wait in args.wait_ms:
-                port = free_port()
-                command = [sys.executable, "-m", "plait", "serve", str(run), "--port", str(port)]
-                command += ["--workers", str(workers), "--wait-ms", str(wait)]
-                name = f"plait serve, {workers} worker{'s' * (workers > 1)}"
-                name += f", {wait:g} ms" if len(args.wait_ms) > 1 else ""
-                sides[name] = measure(command, port, args)
-    report(sides, args)
+        servers = {
+            name: stack.enter_context(start(command))
+            for name, command in commands(run, hub, args).items()
+        }
+        floor = Floor(run, args.task)
+        bodies = make_bodies(args.task)
+        for _ in range(TURNS):
+            for server in servers.values():
+                server.measure(bodies, args.clients, args.seconds / TURNS)
+            floor.measure(bodies, args.seconds / TURNS / 2)
+    report({name: figures(server) for name, server in servers.items()}, floor.figures(), args)
+
+
+def commands(run: Path, hub: Path, args: argparse.Namespace) -> dict[str, list[str]]:
+    """Return what starts each side, but for its port."""
+    found = {"FastAPI and pipeline": [sys.executable, "-c", PEER, str(hub)]}
+    for workers in args.workers:
+        for wait in args.wait_ms:
+            name = f"plait serve, {workers} worker{'s' * (workers > 1)}"
+            name += f", {wait:g} ms" if len(args.wait_ms) > 1 else ""
+            found[name] = [sys.executable, "-m", "plait", "serve", str(run)]
+            found[name] += ["--workers", str(workers), "--wait-ms", str(wait), "--port"]
+    return found
 
 
 # --- clients -----------------------------------------------------------------------------
@@ -161,57 +186,113 @@ async def read_response(reader: asyncio.StreamReader) -> tuple[int, bool]:
     return int(head.split(" ", 2)[1]), "connection: close" not in head
 
 
-def measure(command: list[str], port: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Start a server, ask it for the time given, and look at its memory meanwhile."""
-    environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
-    server = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-    )
-    try:
-        wait_for(port, server)
-        bodies, seen, uses = make_bodies(args.task), Seen(), []
+# --- servers -----------------------------------------------------------------------------
+
+
+@dataclass
+class Server:
+    """A server that is up, and what was seen of it so far."""
+
+    port: int
+    pid: int
+    seen: Seen = field(default_factory=Seen)
+    latencies: list[float] = field(default_factory=list)
+    """Of good requests, in seconds, as far as they count."""
+    rates: list[float] = field(default_factory=list)
+    cpu_seconds: float = 0.0
+    memory: list[float] = field(default_factory=list)
+
+    def measure(self, bodies: list[tuple[bytes, bool]], clients: int, seconds: float) -> None:
+        """Ask for some time, and look at its memory meanwhile."""
+        seen = Seen(statuses=self.seen.statuses, lost=self.seen.lost, wrong=self.seen.wrong)
         start = time.monotonic() + SETTLE_SECONDS
-        until = start + args.seconds
+        until = start + seconds
+        uses: list[Use] = []
 
         async def watch() -> None:
+            await asyncio.sleep(SETTLE_SECONDS)
             while time.monotonic() < until:
-                if time.monotonic() >= start:
-                    uses.append(look_at(server.pid))
-                await asyncio.sleep(1)
+                uses.append(look_at(self.pid))
+                await asyncio.sleep(min(1.0, max(0.0, until - time.monotonic())))
+            uses.append(look_at(self.pid))
 
         async def go() -> None:
-            host = ("127.0.0.1", port)
-            people = [ask(host, bodies, i, until, seen) for i in range(args.clients)]
+            host = ("127.0.0.1", self.port)
+            people = [ask(host, bodies, i, until, seen) for i in range(clients)]
             await asyncio.gather(watch(), *people)
 
         asyncio.run(go())
+        moments = np.array(seen.moments)
+        inside = (moments >= start) & (moments < until)
+        self.seen = seen
+        self.latencies += np.array(seen.latencies)[inside].tolist()
+        self.rates.append(float(inside.sum()) / seconds)
+        self.cpu_seconds += uses[-1].cpu_seconds - uses[0].cpu_seconds
+        self.memory += [use.mib for use in uses]
+
+
+@contextmanager
+def start(command: list[str]) -> Iterator[Server]:
+    """Start a server, and end it."""
+    port = free_port()
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
+    process = subprocess.Popen(
+        [*command, str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+    try:
+        wait_for(port, process)
+        yield Server(port, process.pid)
     finally:
-        server.terminate()
-        server.wait(60)
-    return figures(seen, uses, start, args.seconds)
+        process.terminate()
+        process.wait(60)
 
 
-def figures(seen: Seen, uses: list[Use], start: float, seconds: float) -> dict[str, Any]:
-    moments = np.array(seen.moments)
-    latencies = np.array(seen.latencies)[moments >= start] * 1000
-    inside = moments[moments >= start] - start
-    window = max(1.0, seconds / 6)
-    rates = [
-        float(((inside >= i * window) & (inside < (i + 1) * window)).sum() / window)
-        for i in range(6)
-    ]
-    third = max(1, len(uses) // 3)
-    memory = [use.mib for use in uses]
-    cpu = uses[-1].cpu_seconds - uses[0].cpu_seconds
-    return records.spread(rates) | {
+def figures(server: Server) -> dict[str, Any]:
+    latencies = np.array(server.latencies) * 1000
+    third = max(1, len(server.memory) // 3)
+    parts = (server.memory[:third], server.memory[-third:])
+    return records.spread(server.rates) | {
         "p50_ms": round(float(np.percentile(latencies, 50)), 1),
         "p99_ms": round(float(np.percentile(latencies, 99)), 1),
-        "cpu_ms": round(1000 * cpu / max(1, len(latencies)), 2),
-        "statuses": {str(k): v for k, v in sorted(seen.statuses.items())},
-        "lost": seen.lost,
-        "wrong": seen.wrong,
-        "memory_mib": [round(float(np.median(part))) for part in (memory[:third], memory[-third:])],
+        "cpu_ms": round(1000 * server.cpu_seconds / max(1, len(latencies)), 2),
+        "statuses": {str(k): v for k, v in sorted(server.seen.statuses.items())},
+        "lost": server.seen.lost,
+        "wrong": server.seen.wrong,
+        "memory_mib": [round(float(np.median(part))) for part in parts],
     }
+
+
+class Floor:
+    """plait's model in this process, asked without a server, on one core."""
+
+    def __init__(self, run: Path, task: str):
+        self.model, self.task = plait.load(run, device="cpu", precision="auto"), task
+        self.rates: list[float] = []
+        self.cpu_seconds, self.num_rows = 0.0, 0
+
+    def measure(self, bodies: list[tuple[bytes, bool]], seconds: float) -> None:
+        """Answer the good requests' texts for some time."""
+        pairs = [tuple(json.loads(body)["inputs"][0]) for body, is_good in bodies if is_good]
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # several would wait for each other, which takes CPU time, too
+        count, cpu, began = 0, time.process_time(), time.monotonic()
+        while time.monotonic() < began + seconds:
+            some = [pairs[(count + i) % len(pairs)] for i in range(FLOOR_BATCH)]
+            self.model.answer_together((self.task,), self.model.tokenise(some))
+            count += FLOOR_BATCH
+        torch.set_num_threads(threads)
+        self.rates.append(count / (time.monotonic() - began))
+        self.cpu_seconds += time.process_time() - cpu
+        self.num_rows += count
+
+    def figures(self) -> dict[str, Any]:
+        """Return rows a second, and the CPU time of one."""
+        return records.spread(self.rates) | {
+            "cpu_ms": round(1000 * self.cpu_seconds / self.num_rows, 2)
+        }
 
 
 def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
@@ -258,7 +339,8 @@ def look_at(pid: int) -> Use:
 # --- the record --------------------------------------------------------------------------
 
 
-def report(sides: dict[str, Any], args: argparse.Namespace) -> None:
+def report(sides: dict[str, Any], floor: dict[str, Any], args: argparse.Namespace) -> None:
+    print(f"the model alone, on one core: {floor['median']:.1f} rows/s, CPU {floor['cpu_ms']} ms")
     for name, side in sides.items():
         print(
             f"{name:32} {side['median']:7.1f} requests/s  p50 {side['p50_ms']} ms  "
@@ -282,6 +364,8 @@ def report(sides: dict[str, Any], args: argparse.Namespace) -> None:
         f"{s['memory_mib'][0]:,} MiB at first and {s['memory_mib'][1]:,} at the end"
         for name, s in ours.items()
     )
+    alone = "plait's model alone, without a server, on one core: "
+    alone += f"{floor['median']:,.0f} rows/s, {floor['cpu_ms']} ms of CPU a row"
     records.write(
         "serve",
         args.out,
@@ -292,7 +376,8 @@ def report(sides: dict[str, Any], args: argparse.Namespace) -> None:
         plait=ours,
         ratios=ratios,
         goals={best: 4.0},
-        note=f"Latencies, median and 99th percentile: {latencies}. {held}.",
+        floor=floor,
+        note=f"Latencies, median and 99th percentile: {latencies}. {held}. {alone}.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 
 import numpy as np
@@ -309,3 +310,20 @@ def test_tasks_that_read_the_same_input_share_a_pass(tmp_path, tiny_recipe, monk
     assert len(passes) == 2
     for task, answers in alone.items():
         assert (found[task] == answers).all()
+
+    passes.clear()
+    path, steps = tmp_path / "texts.csv", []
+    path.write_text("text\n" + "\n".join(TEXTS) + "\n", encoding="utf-8")
+    model.predict_file(
+        path,
+        tmp_path / "answers.csv",
+        tasks=list(alone),
+        progress=lambda _, done, total: steps.append((done, total)),
+    )
+    assert len(passes) == 2
+    assert steps[-1] == (3 * len(TEXTS), 3 * len(TEXTS))
+    assert steps == sorted(steps)
+    with (tmp_path / "answers.csv").open(encoding="utf-8", newline="") as file:
+        written = list(csv.DictReader(file))
+    for task, answers in alone.items():
+        assert [int(row[task]) for row in written] == answers.argmax(axis=1).tolist()

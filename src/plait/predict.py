@@ -364,12 +364,13 @@ class Predictor(SingleModel):
         if place.type == "cpu" and not as_trained:  # else the figures are to be the same
             # What is packed computes in its own precision, and the rest around it in fp32.
             packed = pack(model.encoder, form, first_only=model.reads_first_only())
-            if form == "int8" and not packed:
+            if form == "int8" and packed is None:
                 raise UsageError(
                     "precision int8 is for plait's own BERT, which this run's encoder is not; "
                     "choose auto or fp32"
                 )
-            autocast = None if packed else autocast
+            if packed is not None:
+                model.encoder, autocast = packed, None
             # Fewer rows pad less, and what they make stays in the CPU's cache.
             batch_size = 32
         tokenizer = Tokenizer.from_file(folder.tokenizer)

@@ -9,8 +9,16 @@ import torch
 from torch import nn
 
 from plait.model import inference
-from plait.model.bert import Bert, BertConfig
-from plait.model.inference import Int8Linear, pack, pack_linear, why_not
+from plait.model.bert import ACTIVATIONS, Bert, BertConfig
+from plait.model.inference import (
+    FUSED,
+    Int8Linear,
+    Packed,
+    PackedLinear,
+    pack,
+    pack_linear,
+    why_not,
+)
 from plait.types import Tokens
 
 
@@ -66,8 +74,7 @@ def test_int8_of_a_token_depends_on_no_other():
 @pytest.mark.parametrize(("name", "near"), [("fp32", 1e-6), ("bf16", 3e-2), ("int8", 3e-2)])
 @torch.inference_mode()
 def test_the_encoder_is_the_same(bert, tokens, name, near, first_only):
-    other = copy.deepcopy(bert)
-    assert pack(other, form(name), first_only=first_only)
+    other = pack(copy.deepcopy(bert), form(name), first_only=first_only)
     want, got = bert(tokens), other(tokens)
     torch.testing.assert_close(got.pooled, want.pooled, rtol=near, atol=near)
     torch.testing.assert_close(got.hidden[:, 0], want.hidden[:, 0], rtol=near, atol=near)
@@ -76,5 +83,56 @@ def test_the_encoder_is_the_same(bert, tokens, name, near, first_only):
 
 def test_what_cannot_be_had_is_left_alone(bert, monkeypatch):
     monkeypatch.setattr(inference, "why_not", lambda form: "not here")
-    assert not pack(bert, "bf16", first_only=True)
+    assert pack(bert, "bf16", first_only=True) is None
     assert isinstance(bert.layers[0].up, nn.Linear)
+
+
+@pytest.mark.parametrize("first_only", [True, False])
+@torch.inference_mode()
+def test_neither_company_nor_padding_changes_a_row(bert, tokens, first_only):
+    other = pack(copy.deepcopy(bert), "fp32", first_only=first_only)
+    together = other(tokens)
+    for row, length in enumerate(tokens.mask.sum(1).tolist()):
+        some = (part[row : row + 1, :length] for part in (tokens.ids, tokens.types, tokens.mask))
+        alone = other(Tokens(*some))
+        torch.testing.assert_close(together.pooled[row], alone.pooled[0], rtol=1e-6, atol=1e-6)
+        kept = together.hidden[row, : 1 if first_only else length]
+        torch.testing.assert_close(kept, alone.hidden[0], rtol=1e-6, atol=1e-6)
+
+
+@torch.inference_mode()
+def test_attention_in_spans_is_attention_row_by_row():
+    draw = torch.Generator().manual_seed(0)
+    lengths = [3, 20, 7, 19, 20, 1, 6]
+    mask = torch.arange(20) < torch.tensor(lengths).unsqueeze(1)
+    packed = Packed.of(mask)
+    assert packed.num_tokens == sum(lengths)
+    assert len(packed.source) == 80  # 76 and what fills up to a multiple of 8
+    assert [span.length for span in packed.spans] == [20, 7, 3, 1]  # 19 with 20, and 6 with 7
+    padded = torch.randn(7, 20, 3 * 8, generator=draw)
+    mixed = packed.attend(padded.flatten(0, 1)[packed.source], num_heads=2)
+    for row, length in enumerate(lengths):
+        qkv = padded[row, :length].unflatten(-1, (3, 2, 4)).permute(1, 2, 0, 3)
+        expected = torch.softmax(qkv[0] @ qkv[1].mT / 2, -1) @ qkv[2]
+        mine = packed.source[: packed.num_tokens] // 20 == row
+        torch.testing.assert_close(
+            mixed[: packed.num_tokens][mine], expected.transpose(0, 1).flatten(1)
+        )
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "relu"])
+@torch.inference_mode()
+def test_activations_are_those_of_the_layer(name):
+    form("bf16")
+    torch.manual_seed(0)
+    linear, x = nn.Linear(24, 8), torch.randn(5, 24)
+    product = PackedLinear(linear.weight, linear.bias, torch.bfloat16, FUSED[ACTIVATIONS[name]])
+    expected = ACTIVATIONS[name](linear(x))
+    torch.testing.assert_close(product(x), expected, rtol=2e-2, atol=1e-2)
+
+
+@torch.inference_mode()
+def test_other_word_embeddings_are_padded_and_answered(bert, tokens):
+    other = pack(copy.deepcopy(bert), "fp32", first_only=True)
+    words = bert.word_embeddings(tokens.ids)
+    torch.testing.assert_close(other(tokens, words).pooled, other(tokens).pooled)

@@ -1,4 +1,4 @@
-"""The queue: like lengths together, the oldest first, nothing lost and nothing twice."""
+"""The queue: the oldest first, whatever their length, nothing lost and nothing twice."""
 
 from __future__ import annotations
 
@@ -32,13 +32,25 @@ def make(size=100, batch_size=3, wait=0.0):
     return Queue(size, batch_size, wait)
 
 
-def test_rows_of_like_length_go_with_the_oldest():
+def test_the_oldest_go_first_whatever_their_length():
     queue = make()
-    put(queue, "aaaa", "b" * 90, "a" * 5, "b" * 80, "a" * 3, "b" * 85, "a" * 6)
-    assert sorted(texts(queue.take(0)), key=len) == ["a" * 3, "aaaa", "a" * 5]
-    assert sorted(texts(queue.take(0)), key=len) == ["b" * 80, "b" * 85, "b" * 90]
-    assert texts(queue.take(0)) == ["a" * 6]
+    put(queue, "aaaa", "b" * 90, "a" * 5, "b" * 80, "a" * 3)
+    assert texts(queue.take(0)) == ["aaaa", "b" * 90, "a" * 5]
+    assert texts(queue.take(0)) == ["b" * 80, "a" * 3]
     assert queue.take(0) == []
+
+
+def test_a_parcel_leaves_as_much_for_every_taker():
+    queue = Queue(100, 32, 0.0, num_takers=2)
+    put(queue, *"a" * 64)
+    taken = [queue.take(0) for _ in range(4)]
+    assert list(map(len, taken)) == [16, 16, 16, 16]
+    queue.finish(taken[0], [{"mood": 1}] * 16, 0.1)
+    put(queue, *"b" * 12)
+    assert len(queue.take(0)) == 12  # of 60, 15 would be its share
+    alone = Queue(100, 32, 0.0)
+    put(alone, *"a" * 20)
+    assert [len(alone.take(0)) for _ in range(2)] == [10, 10]
 
 
 def test_passes_and_runs_do_not_mix():
@@ -82,6 +94,14 @@ def test_a_row_waits_for_others_but_not_for_long():
     assert time.monotonic() >= rows[0].born + 0.5
     assert texts(rows) == ["a", "b"]
     later.join()
+
+
+def test_what_is_not_full_waits_though_less_will_be_taken():
+    queue = Queue(100, 32, 0.3)
+    put(queue, *"a" * 20)
+    rows = queue.take(60)
+    assert time.monotonic() >= rows[0].born + 0.3
+    assert len(rows) == 10
 
 
 def test_a_full_parcel_does_not_wait():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -111,25 +111,30 @@ def answer_records(
 ) -> Iterator[tuple[Records, Answers]]:
     """Answer rows in their order; `total` is 0 where nobody knows it.
 
-    `progress` counts answers, of which each task has one for each row, from row `start` on.
+    Tasks that read the same texts share the encoder's pass over them where they can. `progress`
+    counts answers, of which each task has one for each row, from row `start` on.
     """
     done = start * len(columns)
+    together: tuple[str, ...] = ()
 
     def show(_: str, now: int, __: int) -> None:
         assert progress is not None
-        progress("answering", done + now, total * len(columns))
+        progress("answering", done + now * len(together), total * len(columns))
 
     watched = model if progress is None else model.watched(show)
+    tasks: dict[tuple[str, ...], list[str]] = {}
+    for column in columns:
+        tasks.setdefault(column.text, []).append(column.task)
     for records in slices:
-        datasets: dict[tuple[str, ...], Any] = {}  # tasks that read the same texts share them
         answers: Answers = {}
-        for column in columns:
-            if column.text not in datasets:
-                datasets[column.text] = model.tokenise(records.examples(column.text))
-            found = watched.answer(column.task, datasets[column.text])
-            answers[column.task] = [model.describe(column.task, row) for row in found]
-            done += len(records)
-        yield records, answers
+        for texts, some in tasks.items():
+            dataset = model.tokenise(records.examples(texts))
+            for together in model.share_passes(some):
+                found = watched.answer_together(together, dataset)
+                for task, rows in found.items():
+                    answers[task] = [model.describe(task, row) for row in rows]
+                done += len(records) * len(together)
+        yield records, {column.task: answers[column.task] for column in columns}
 
 
 def answer_file(

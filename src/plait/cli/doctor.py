@@ -16,6 +16,9 @@ EXTRAS = {
     "matplotlib": "plait[report]: pictures",
     "datasets": "plait[datasets]: plait new hf:...",
     "torchjd": "plait[surgery]: cagrad, aligned-mtl, upgrad",
+    "onnxruntime": "plait[export]: plait export, and answers of what it wrote",
+    "fastapi": "plait[serve]: plait serve",
+    "ray": "plait[ray]: several machines",
 }
 
 

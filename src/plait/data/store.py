@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -81,8 +82,8 @@ class Dataset:
     and 1 for labels; None if unlabelled."""
     ids: Sequence[str]
     """The id column, or the row's number in its file, from 0."""
-    fingerprints: npt.NDArray[np.uint64]
-    """One per row, blind to case, punctuation, spacing and the order of a pair."""
+    find_fingerprints: Callable[[], npt.NDArray[np.uint64]]
+    """Gives the fingerprints, made when first asked for: who only answers texts needs none."""
     limit: int
     """Tokens stored of a text at most."""
     read_texts: Callable[[], Iterable[tuple[str, ...]]]
@@ -102,6 +103,11 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.tokens[0].lengths)
 
+    @property
+    def fingerprints(self) -> npt.NDArray[np.uint64]:
+        """One per row, blind to case, punctuation, spacing and the order of a pair."""
+        return self.find_fingerprints()
+
     def held_out(self) -> npt.NDArray[np.bool_]:
         """Say which texts no pre-training may see, since dev or test has them: [rows, columns]."""
         if self.find_held_out is None:
@@ -120,7 +126,7 @@ class Dataset:
             tokens=tuple(column.select(rows) for column in self.tokens),
             labels=None if self.labels is None else self.labels[list(rows)],
             ids=[self.ids[row] for row in rows],
-            fingerprints=self.fingerprints[list(rows)],
+            find_fingerprints=lambda: self.fingerprints[list(rows)],
             read_texts=lambda: self.texts(rows),
             report=(),
             key="",
@@ -157,9 +163,13 @@ class Dataset:
             flat, lengths = tokenizer.encode(column, limit, truncate)
             offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, limit), dtype=np.int64)])
             tokens.append(Ragged(*map(torch.from_numpy, (flat, offsets, lengths))))
-        prints = fingerprint([pa.array(column, pa.string()) for column in columns])
+
+        @cache
+        def find_fingerprints() -> npt.NDArray[np.uint64]:
+            return fingerprint([pa.array(column, pa.string()) for column in columns])
+
         ids = [str(i) for i in range(len(checked))]
-        return cls(name, tuple(tokens), None, ids, prints, limit, lambda: checked)
+        return cls(name, tuple(tokens), None, ids, find_fingerprints, limit, lambda: checked)
 
 
 def load_split(
@@ -241,7 +251,7 @@ def load_split(
         ),
         labels,
         _Strings(arrays["row_ids"], arrays["row_id_offsets"]),
-        arrays["fingerprints"],
+        lambda: arrays["fingerprints"],
         limit,
         read_texts,
         tuple(FileReport(**r | {"places": tuple(r["places"])}) for r in meta["report"]),
@@ -336,6 +346,10 @@ class _Strings(Sequence[str]):
         return self._data[self._offsets[i] : self._offsets[i + 1]].tobytes().decode("utf-8")
 
 
+NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""NUL, and halves of surrogate pairs."""
+
+
 def check_texts(number: int, row: Any) -> tuple[str, ...]:
     """Return one example's texts stripped, after the checks that rows of files pass."""
     if isinstance(row, str) or not 1 <= len(row) <= 2:
@@ -345,6 +359,6 @@ def check_texts(number: int, row: Any) -> tuple[str, ...]:
             raise DataError(f"example {number}: {text!r:.40} is not a text")
         if not text.strip():
             raise DataError(f"example {number}: the text is empty")
-        if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        if NO_TEXT.search(text):
             raise DataError(f"example {number}: the text holds a NUL or half a surrogate pair")
     return tuple(text.strip() for text in row)

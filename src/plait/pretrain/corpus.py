@@ -83,4 +83,5 @@ def make_corpus(
     limit = material.collator.max_length - material.collator.layout.num_single
     ragged = Ragged(*map(torch.from_numpy, (flat, offsets, lengths)))
     no_prints = np.empty(0, np.uint64)
-    return Corpus(Dataset("texts", (ragged,), None, (), no_prints, limit, tuple), collator)
+    dataset = Dataset("texts", (ragged,), None, (), lambda: no_prints, limit, tuple)
+    return Corpus(dataset, collator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ def make_app(
     says that only this machine is to reach it, under its own names. `folders` are where runs lie
     that can be browsed, and `errands` make their reports; without it, none are shown.
     """
-    queue = Queue(limits.queue, limits.batch_size, limits.wait_ms / 1000)
+    queue = Queue(limits.queue, limits.batch_size, limits.wait_ms / 1000, len(backends))
     metrics = Metrics(lambda: len(queue), lambda: pool.num_alive)
     pool = Pool(queue, backends, _Watcher(log, metrics))
     service = Service(catalog, queue, limits, log_texts)
@@ -175,6 +176,9 @@ def _add_signs(app: FastAPI, queue: Queue, pool: Pool, metrics: Metrics) -> None
 
 _LATER = {"Retry-After": "2"}
 
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""NUL, and halves of surrogate pairs."""
+
 
 def choose_tasks(
     run: RunFacts, inputs: Sequence[tuple[str, ...]], wanted: Sequence[str] | None
@@ -238,7 +242,7 @@ class Service:
                 if not text.strip():
                     message = f"inputs[{place}] has an empty text; leave it out or fill it"
                     raise Problem(422, "empty_text", message)
-                if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+                if _NO_TEXT.search(text):
                     message = f"inputs[{place}] holds a NUL or half a surrogate pair; send Unicode"
                     raise Problem(422, "not_text", message)
 

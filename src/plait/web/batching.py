@@ -1,7 +1,8 @@
-"""Rows of many requests become parcels: of one pass of one encoder, of like length.
+"""Rows of many requests become parcels: of one pass of one encoder, the oldest first.
 
-A row waits a few milliseconds at most for others to come along, and the oldest is in the next
-parcel, so that none is passed over for ever. The queue has an end; what does not fit is refused.
+A row waits a few milliseconds at most for others to come along. Lengths do not matter, since the
+model pads none of them, and so nobody is passed over for others whose length suits better. The
+queue has an end; what does not fit is refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections import deque
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
+from itertools import islice
 from threading import Condition
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
     from plait.web.catalog import RunFacts
     from plait.web.parcels import Answer
+
+
+FEW = 8
+"""Rows that a parcel may have however few there are; fewer take longer a row."""
 
 
 class Full(Exception):  # noqa: N818 - it is a state, and the client's turn to wait
@@ -60,11 +66,6 @@ class Row:
     born: float = 0.0
     is_second_try: bool = False
 
-    @property
-    def length(self) -> int:
-        """About how long it is to the encoder."""
-        return sum(map(len, self.texts))
-
 
 def make_rows(
     job: Job, run: RunFacts, inputs: Sequence[tuple[str, ...]], tasks: Sequence[Sequence[str]]
@@ -87,8 +88,9 @@ def make_rows(
 class Queue:
     """Where rows wait; safe to use from several threads."""
 
-    def __init__(self, size: int, batch_size: int, wait_seconds: float):
+    def __init__(self, size: int, batch_size: int, wait_seconds: float, num_takers: int = 1):
         self._size, self._batch_size, self._wait = size, batch_size, wait_seconds
+        self._num_takers = num_takers
         self._waiting: deque[Row] = deque()
         self._changed = Condition()
         self._num_out = 0
@@ -129,7 +131,7 @@ class Queue:
                 alike = self._alike()
                 due = self._waiting[0].born + self._wait
                 if len(alike) >= self._batch_size or now >= due or self._is_closed:
-                    return self._leave(alike)
+                    return self._leave(alike[: self._choose_size()])
                 self._changed.wait(due - now)
 
     def _drop_forgotten(self) -> None:
@@ -137,26 +139,29 @@ class Queue:
         if any(row.job.future.done() for row in self._waiting):
             self._waiting = deque(row for row in self._waiting if not row.job.future.done())
 
+    def _choose_size(self) -> int:
+        """Return how many rows a parcel may have.
+
+        Whoever takes leaves as much for the next time, so that he does not stand idle while
+        those whom he has answered send something new.
+        """
+        share = math.ceil(len(self) / (2 * self._num_takers))
+        return min(self._batch_size, max(FEW, share))
+
     def _alike(self) -> list[Row]:
-        """Return what can go with the oldest row: nothing, if it has failed in company."""
+        """Return the oldest row and what can go with it: nothing, if it has failed in company."""
         oldest = self._waiting[0]
         if oldest.is_second_try:
             return [oldest]
-        return [r for r in self._waiting if r.key == oldest.key and not r.is_second_try]
+        alike = (r for r in self._waiting if r.key == oldest.key and not r.is_second_try)
+        return list(islice(alike, self._batch_size))
 
-    def _leave(self, alike: list[Row]) -> list[Row]:
-        """Take a parcel out: around the oldest row, those that differ least in length."""
-        oldest = alike[0]
-        alike.sort(key=lambda row: row.length)
-        place, size = alike.index(oldest), self._batch_size
-        if len(alike) > size:
-            starts = range(max(0, place - size + 1), min(place, len(alike) - size) + 1)
-            start = min(starts, key=lambda i: alike[i + size - 1].length - alike[i].length)
-            alike = alike[start : start + size]
-        taken = set(map(id, alike))
+    def _leave(self, parcel: list[Row]) -> list[Row]:
+        """Take a parcel out."""
+        taken = set(map(id, parcel))
         self._waiting = deque(row for row in self._waiting if id(row) not in taken)
-        self._num_out += len(alike)
-        return alike
+        self._num_out += len(parcel)
+        return parcel
 
     def finish(self, rows: Sequence[Row], answers: Sequence[Answer], seconds: float) -> None:
         """Hand answers to the jobs; a job whose last row it is, is done."""
