@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.data.fingerprints import join_keys, text_keys
-from plait.data.folders import find_file
+from plait.data.folders import find_files
 from plait.data.split import Split, SplitName
 from plait.errors import DataError
 
@@ -116,7 +116,7 @@ def find_held_out(config: RunConfig, root: Path | None) -> HeldOut:
         for split in HELD_OUT:
             for file in getattr(task, split):
                 try:
-                    find_file(file.path, root)
+                    find_files(file.path, root)
                 except DataError:
                     missing.append(file.path)
                 else:

@@ -13,7 +13,7 @@ import numpy as np
 from plait.data.augmentations import AUGMENTATIONS, Augmentation, SetAugmentation, add_rows
 from plait.data.files import open_source
 from plait.data.fingerprints import fingerprint
-from plait.data.folders import find_file
+from plait.data.folders import find_files
 from plait.data.labels import LabelError, build_reader
 from plait.data.rows import FileReport, RowReader, Rows, join_rows
 from plait.data.source import Columns, plain_text
@@ -60,7 +60,10 @@ class _File:
     """One file of a split, its task's settings filled in."""
 
     config: FileConfig
+    """As if the recipe named it by itself."""
     path: Path
+    entry: int
+    """Which path of the recipe stands for it, maybe among others."""
     columns: Columns
     label_map: dict[str, float]
     drops: bool = False
@@ -111,10 +114,10 @@ class Split:
         if self.split == "test":
             self.fold = None
         self.source: SplitName = "train" if self.fold else self.split
-        configs: tuple[FileConfig, ...] = getattr(self.task, self.source)
-        if not configs:
+        self.entries: tuple[FileConfig, ...] = getattr(self.task, self.source)
+        if not self.entries:
             raise RecipeError(f"task {self.task_name!r} has no {self.split} files")
-        self.files = [self._resolve(config, i > 0) for i, config in enumerate(configs)]
+        self.files = [file for entry in range(len(self.entries)) for file in self._resolve(entry)]
         where = f"tasks.{self.task_name}.augment"
         # Whoever reads a split without its labels wants its rows back, and no others.
         tables = self.task.augment if self.split == "train" and self.labelled else ()
@@ -132,9 +135,10 @@ class Split:
         drops = (file.drops or (file.drops_added and self.augmentations) for file in self.files)
         return any(sets) or any(drops)
 
-    def _resolve(self, config: FileConfig, is_added: bool) -> _File:
-        task, where = self.task, f"tasks.{self.task_name}"
-        path = find_file(config.path, self.root, self.hint)
+    def _resolve(self, entry: int) -> list[_File]:
+        """Find the files that a path of the recipe stands for."""
+        task, where, config = self.task, f"tasks.{self.task_name}", self.entries[entry]
+        found = find_files(config.path, self.root, self.hint)
         text = config.text or task.text
         if len(text) != len(task.text):
             raise RecipeError(
@@ -148,8 +152,19 @@ class Split:
         if self.split == "train" and self.labelled:
             said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
             mode = next(value for value in said if value is not None)
-        drops = mode is True or (mode == "added" and is_added)
-        return _File(config, path, columns, label_map, drops, bool(mode))
+        drops = mode is True or (mode == "added" and entry > 0)
+        return [
+            _File(
+                config.model_copy(update={"path": name}),
+                path,
+                entry,
+                columns,
+                label_map,
+                drops,
+                bool(mode),
+            )
+            for name, path in found.items()
+        ]
 
     def _label_columns(self, config: FileConfig) -> tuple[str, ...]:
         task, where = self.task, f"tasks.{self.task_name}"
@@ -185,6 +200,9 @@ class Split:
             if self._draws()
             else None,
         }
+        if self._draws() and len(self.files) > len(self.entries):
+            counts = Counter(file.entry for file in self.files)
+            described["together"] = [[e.path, counts[i]] for i, e in enumerate(self.entries)]
         if self.augmentations:  # entries made without any keep their names
             parts = [(name, part.describe()) for name, part in self.augmentations]
             described["augment"] = [self.task_name, self.seed, parts]
@@ -338,7 +356,7 @@ class Split:
         return (self.task.count, self.task.fraction) if self.source == "train" else (None, None)
 
     def _draws(self) -> bool:
-        shares = [self._share(), *((f.config.count, f.config.fraction) for f in self.files)]
+        shares = [self._share(), *((entry.count, entry.fraction) for entry in self.entries)]
         return any(value is not None for share in shares for value in share)
 
     def _choose(self) -> list[npt.NDArray[np.int64] | None]:
@@ -346,18 +364,16 @@ class Split:
         if not self._draws():
             return [None] * len(self.files)
         chosen = []
-        for file in self.files:
+        for entry, config in enumerate(self.entries):
+            files = [file for file in self.files if file.entry == entry]
             # rows can only be drawn out of a known number: one more reading, without tokenising
-            total = sum(len(rows) for rows in self._read(file))
-            share = (file.config.count, file.config.fraction)
-            chosen.append(self._draw(total, share, file.config.path, str(file.path)))
-        together = sum(map(len, chosen))
-        kept = self._draw(together, self._share(), "", f"task {self.task_name!r}")
-        starts = np.cumsum([0, *map(len, chosen)])
-        return [
-            rows[kept[(kept >= low) & (kept < high)] - low]
-            for rows, low, high in zip(chosen, starts[:-1], starts[1:], strict=True)
-        ]
+            totals = [sum(len(rows) for rows in self._read(file)) for file in files]
+            what = str(files[0].path) if len(files) == 1 else config.path
+            share = (config.count, config.fraction)
+            chosen += _deal_out(self._draw(sum(totals), share, config.path, what), totals)
+        counts = [*map(len, chosen)]
+        kept = self._draw(sum(counts), self._share(), "", f"task {self.task_name!r}")
+        return [rows[own] for rows, own in zip(chosen, _deal_out(kept, counts), strict=True)]
 
     def _draw(
         self, total: int, share: tuple[int | None, float | None], salt: str, what: str
@@ -391,6 +407,16 @@ def build_augmentation(
     except ValueError as error:
         raise RecipeError(f"{where}: {error}") from error
     return part
+
+
+def _deal_out(numbers: npt.NDArray[np.int64], counts: Sequence[int]) -> list[npt.NDArray[np.int64]]:
+    """Split rising numbers of rows end to end into those of each file, counted from its first."""
+    starts = np.cumsum([0, *counts])
+    ends = np.searchsorted(numbers, starts)
+    return [
+        numbers[low:high] - start
+        for low, high, start in zip(ends[:-1], ends[1:], starts[:-1], strict=True)
+    ]
 
 
 def _as_written(columns: tuple[str, ...]) -> str | tuple[str, ...] | None:
