@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from plait.data.augmentations import AUGMENTATIONS, Augmentation, SetAugmentation, add_rows
+from plait.data.digests import file_digest
 from plait.data.files import open_source
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import find_files
@@ -187,7 +188,7 @@ class Split:
         task = self.task
         described: dict[str, Any] = {
             "files": [
-                {"content": _hash(file.path), "label_map": file.label_map, "id": file.columns.id}
+                {"content": _digest(file.path), "label_map": file.label_map, "id": file.columns.id}
                 | file.config.model_dump(exclude={"label_map", "id", *_LATER, "drop_overlap"})
                 | {"text": file.columns.text, "label": _as_written(file.columns.labels)}
                 | file.config.model_dump(include=_LATER, exclude_none=True)
@@ -223,15 +224,19 @@ class Split:
         """
         self.reports.clear()
         self.extensions.clear()
-        total = sum(file.path.stat().st_size for file in self.files)
-        num_rows = before = 0
+        sizes = [file.path.stat().st_size for file in self.files]
+        # Rows that are drawn are counted first, in a reading of its own.
+        before = sum(sizes) if self._draws() else 0
+        total, num_rows = before + sum(sizes), 0
         parts = [
             (name, part, self._generator(f"augment {i}"))
             for i, (name, part) in enumerate(self.augmentations)
         ]
         extends = any(isinstance(part, SetAugmentation) for _, part, _ in parts)
         every: list[Rows] = []
-        for index, (file, chosen) in enumerate(zip(self.files, self._choose(), strict=True)):
+        for index, (file, chosen) in enumerate(
+            zip(self.files, self._choose(total, progress), strict=True)
+        ):
             reader, done = self._read(file), 0
             added: Counter[str] = Counter()
             num_held_out = 0
@@ -259,7 +264,7 @@ class Split:
                         yield more
                 if progress is not None:
                     progress(num_rows, before + rows.position, total)
-            before += file.path.stat().st_size
+            before += sizes[index]
             report = replace(reader.report(), added=dict(added), held_out=num_held_out)
             self.reports.append(report)
         if num_rows == 0:
@@ -359,19 +364,27 @@ class Split:
         shares = [self._share(), *((entry.count, entry.fraction) for entry in self.entries)]
         return any(value is not None for share in shares for value in share)
 
-    def _choose(self) -> list[npt.NDArray[np.int64] | None]:
+    def _choose(self, total: int, progress: Progress | None) -> list[npt.NDArray[np.int64] | None]:
         """Return the numbers of the good rows to take of each file; None for all of them."""
         if not self._draws():
             return [None] * len(self.files)
+        counts, before = [], 0
+        for file in self.files:
+            # rows can only be drawn out of a known number: one more reading, without tokenising
+            counts.append(0)
+            for rows in self._read(file):
+                counts[-1] += len(rows)
+                if progress is not None:
+                    progress(0, before + rows.position, total)
+            before += file.path.stat().st_size
         chosen = []
         for entry, config in enumerate(self.entries):
             files = [file for file in self.files if file.entry == entry]
-            # rows can only be drawn out of a known number: one more reading, without tokenising
-            totals = [sum(len(rows) for rows in self._read(file)) for file in files]
+            totals = [n for file, n in zip(self.files, counts, strict=True) if file.entry == entry]
             what = str(files[0].path) if len(files) == 1 else config.path
             share = (config.count, config.fraction)
             chosen += _deal_out(self._draw(sum(totals), share, config.path, what), totals)
-        counts = [*map(len, chosen)]
+        counts = [len(rows) for rows in chosen]
         kept = self._draw(sum(counts), self._share(), "", f"task {self.task_name!r}")
         return [rows[own] for rows, own in zip(chosen, _deal_out(kept, counts), strict=True)]
 
@@ -424,9 +437,8 @@ def _as_written(columns: tuple[str, ...]) -> str | tuple[str, ...] | None:
     return columns if len(columns) > 1 else next(iter(columns), None)
 
 
-def _hash(path: Path) -> str:
+def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return file_digest(path)
     except OSError as error:
         raise DataError(f"cannot be read: {error}", path=path) from error

@@ -213,7 +213,8 @@ def load_split(
     key = hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
     arrays, meta = load_or_build(
         cache_root() / "tokens" / key,
-        lambda writer: _tokenise(source, encode, limit, writer, progress),
+        lambda writer, tell: _tokenise(source, encode, limit, writer, tell),
+        progress,
     )
     found = {name: torch.from_numpy(a) for name, a in arrays.items() if a.dtype != np.uint64}
     labels = found.get("labels")
@@ -284,7 +285,7 @@ def load_texts(
 
 
 def _tokenise(
-    source: Split, encode: Encode, limit: int, writer: Writer, progress: Progress | None
+    source: Split, encode: Encode, limit: int, writer: Writer, progress: Progress
 ) -> dict[str, Any]:
     """Write a split's arrays, a chunk at a time; return what goes into its meta."""
     columns = [f"text{i}" for i in range(len(source.task.text))]
