@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from plait.data.files import open_source
 from plait.data.rows import RowReader
-from plait.data.source import Columns, Source
+from plait.data.source import Columns, Source, pieces
 from plait.errors import DataError
 
 WriteRows = Callable[[Path, list[dict[str, Any]]], Path]
@@ -235,3 +235,15 @@ def test_a_line_end_inside_quotes_survives_the_end_of_a_block(
         reader = RowReader(open_source(path), Columns(("text",), id="id"), None, "error")
         texts = [text for chunk in reader for text in chunk.texts[0].to_pylist()]
         assert texts == ["a" * (62 - len(head)) + "\r\nb"], size
+
+
+@given(st.lists(st.text("aé☃", max_size=5), max_size=20), st.integers(1, 30), st.integers(0, 3))
+def test_pieces(texts: list[str], num_bytes: int, skip: int) -> None:
+    array = pa.array(texts, pa.string()).slice(skip)
+    found = [piece.to_pylist() for piece in pieces(array, num_bytes)]
+    assert [text for piece in found for text in piece] == texts[skip:]
+    sizes = [sum(len(text.encode()) for text in piece) for piece in found]
+    assert all(size <= num_bytes or len(p) == 1 for size, p in zip(sizes, found, strict=True))
+    # None could have taken the next one in as well.
+    firsts = [len(piece[0].encode()) for piece in found[1:]]
+    assert all(size + more > num_bytes for size, more in zip(sizes, firsts, strict=False))

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait.data.source import pieces
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -31,7 +33,10 @@ _BYTES = np.random.default_rng(0).integers(1, 2**64, 256, np.uint64)
 
 
 CHUNK = 1 << 14
-"""Rows that are looked at together: what is computed on the way takes ten times their texts."""
+"""Rows that are looked at together."""
+
+PIECE = 1 << 18
+"""Bytes of text that are hashed together: what is computed on the way takes fifty times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,7 @@ def fingerprint(texts: Sequence[Any]) -> Hashes:
 
 def text_keys(text: Any) -> Hashes:
     """Return one key per string of a pyarrow array: equal for texts that count as the same."""
-    some = (text.slice(start, CHUNK) for start in range(0, len(text), CHUNK))
-    keys = [_mix(_hash_strings(_normalise(texts))) for texts in some]
+    keys = [_mix(_hash_strings(_normalise(some))) for some in pieces(text, PIECE)]
     return np.concatenate([np.empty(0, np.uint64), *keys])
 
 

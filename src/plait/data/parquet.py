@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+MOST_BYTES = 32 << 20
+"""Bytes that a chunk of ordinary rows has at most."""
+
+
 class Parquet(Source):
     """Parquet; what is compressed as a whole is unpacked to a temporary file first."""
 
@@ -39,12 +43,23 @@ class Parquet(Source):
             every = schema.names if columns.whole else []
             self._require(every, schema.names)
             names = [*columns, *every]
-            for batch in file.iter_batches(self.chunk_rows, columns=list(dict.fromkeys(names))):
+            wanted = list(dict.fromkeys(names))
+            for batch in file.iter_batches(self._num_rows(file, wanted), columns=wanted):
                 numbers = np.arange(done, done + len(batch))
                 done += len(batch)
                 arrays = [batch.column(name) for name in names]
                 chunk = Chunk(numbers, arrays, size * done // total)
                 yield chunk.fold(every) if columns.whole else chunk
+
+    def _num_rows(self, file: Any, names: list[str]) -> int:
+        """Return how many rows to read at once: fewer than usual of very long ones."""
+        found = file.metadata
+        groups = [found.row_group(i) for i in range(found.num_row_groups)]
+        every = (group.column(i) for group in groups for i in range(group.num_columns))
+        # A column of lists or structs has a dot and more behind its name.
+        own = (c for c in every if c.path_in_schema.split(".")[0] in names)
+        size = sum(column.total_uncompressed_size for column in own)
+        return min(self.chunk_rows, max(1, MOST_BYTES * found.num_rows // max(size, 1)))
 
     @contextmanager
     def _open_parquet(self) -> Iterator[Any]:
