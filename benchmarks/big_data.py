@@ -5,7 +5,7 @@
 `--rows` short made texts in `--files` Parquet files (or one CSV file with --files 0), a tiny random
 encoder, a few updates. Each start is a process of its own, which notes its memory ten times a
 second: what it holds itself, and what it has mapped of files, which the system takes back when
-others need it. The record goes to results/bench.
+others need it. The record goes to results/bench/memory.
 
 Cases: finetune (one task), overlap (with data.drop_overlap), draw (half of the rows), mlm (the
 texts without labels, each once), pairs (simcse on pairs), implied (closure: looks at all rows).
@@ -59,7 +59,7 @@ def main() -> None:
             figures[case] = measure(Path(temporary) / case, case, args.rows, args.files)
     records.write(
         "big_data",
-        args.out,
+        args.out or records.FOLDER / "memory" / "big_data.json",
         settings={"rows": args.rows, "files": args.files},
         unit="MiB and seconds",
         plait=figures,

@@ -58,8 +58,9 @@ class Parquet(Source):
         every = (group.column(i) for group in groups for i in range(group.num_columns))
         # A column of lists or structs has a dot and more behind its name.
         own = (c for c in every if c.path_in_schema.split(".")[0] in names)
-        size = sum(column.total_uncompressed_size for column in own)
-        return min(self.chunk_rows, max(1, MOST_BYTES * found.num_rows // max(size, 1)))
+        size: int = sum(column.total_uncompressed_size for column in own)
+        fit: int = MOST_BYTES * found.num_rows // max(size, 1)
+        return min(self.chunk_rows, max(1, fit))
 
     @contextmanager
     def _open_parquet(self) -> Iterator[Any]:
