@@ -46,6 +46,9 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=8, help="Parquet files; 0 for one CSV file")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=["finetune"])
     parser.add_argument("--out", type=Path, help="write the record here instead")
+    parser.add_argument(
+        "--before", type=Path, help="a record of an earlier version, to keep beside"
+    )
     parser.add_argument("--start", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.start:
@@ -63,6 +66,7 @@ def main() -> None:
         settings={"rows": args.rows, "files": args.files},
         unit="MiB and seconds",
         plait=figures,
+        before=json.loads(args.before.read_text(encoding="utf-8")) if args.before else None,
     )
 
 
