@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-MOST_BYTES = 32 << 20
+MOST_BYTES = 16 << 20
 """Bytes that a chunk of ordinary rows has at most."""
 
 
@@ -44,7 +44,7 @@ class Parquet(Source):
             self._require(every, schema.names)
             names = [*columns, *every]
             wanted = list(dict.fromkeys(names))
-            for batch in file.iter_batches(self._num_rows(file, wanted), columns=wanted):
+            for batch in _batches(file, self._num_rows(file, wanted), wanted):
                 numbers = np.arange(done, done + len(batch))
                 done += len(batch)
                 arrays = [batch.column(name) for name in names]
@@ -83,3 +83,27 @@ class Parquet(Source):
         )
         if not any(test(inner) for test in tests):
             raise DataError(f"column {name!r} holds {kind}, not text", path=self.path)
+
+
+def _batches(file: Any, size: int, names: list[str]) -> Iterator[Any]:
+    """Give rows so many at a time, whatever the row groups.
+
+    As `iter_batches` does for all groups at once; but that holds the whole file in the end.
+    """
+    waiting, count = [], 0
+    for group in range(file.num_row_groups):
+        for batch in file.iter_batches(size, row_groups=[group], columns=names):
+            while len(batch):
+                waiting.append(batch.slice(0, size - count))
+                batch, count = batch.slice(size - count), count + len(waiting[-1])
+                if count == size:
+                    yield _join(waiting)
+                    waiting, count = [], 0
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
