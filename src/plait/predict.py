@@ -166,6 +166,8 @@ class Answerer(ABC):
         probabilities: bool = False,
         threshold: float | Mapping[str, float] | None = None,
         review: str | Path | None = None,
+        separator: str | None = None,
+        quoting: bool = True,
         resume: bool = False,
         progress: Progress | None = None,
     ) -> FileAnswers:
@@ -173,7 +175,8 @@ class Answerer(ABC):
 
         `tasks` are all that fit unless given, `text` the columns they read; `threshold`, for all
         or by task, is the confidence below which an answer is marked for review, and `review` a
-        file for those rows alone. `resume` goes on where an earlier call was stopped.
+        file for those rows alone. `separator` and `quoting` are as a recipe's file has them.
+        `resume` goes on where an earlier call was stopped.
         """
         return answer_file(
             self,
@@ -184,6 +187,8 @@ class Answerer(ABC):
             probabilities=probabilities,
             threshold=threshold,
             review=None if review is None else Path(review),
+            separator=separator,
+            quoting=quoting,
             resume=resume,
             progress=progress,
         )

@@ -46,6 +46,20 @@ def test_what_is_found(report, found):
     assert "fewer than 5 rows have the label bad (3)" in found(report, "balance").sentence
 
 
+def test_unknown_words_by_file(write_recipe, tmp_path):
+    train = "id,text,label\n1,the film was great .,good\n2,the book was awful .,bad\n"
+    other = tmp_path / "other.csv"
+    # [UNK] stands for what the vocabulary has no letters of.
+    other.write_text("id,text,label\n3,☃ ☃ film was ☃,good\n", encoding="utf-8")
+    report = check_recipe(write_recipe(train, train=["train.csv", "other.csv"]))
+    shares = {str(tmp_path / "train.csv"): 0.0, str(other): 3 / 5}
+    assert report.splits[0].unknown == shares
+    assert report.to_json()["splits"][0]["unknown"] == shares
+    (finding,) = [f for f in report.findings if f.check == "unknown words"]
+    told = f"60% of the tokens of {other} are unknown to the encoder's tokenizer"
+    assert (finding.level, finding.sentence) == ("warning", told)
+
+
 def test_texts_are_shown_only_when_asked_for(report):
     assert "jane" not in json.dumps(report.to_json())
     assert "jane.doe@example.org" in json.dumps(report.to_json(show=True))

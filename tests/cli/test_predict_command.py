@@ -310,3 +310,31 @@ def test_lines_into_parquet(plait, trained, tmp_path):
     assert plait(*args, out, stdin=b"a\n").code == 2
     assert plait(*args, tmp_path / "b.csv", stdin=b"a\n\n").code == 2
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["out.parquet"]
+
+
+def test_files_that_are_separated_otherwise(plait, trained, tmp_path):
+    """As `separator` and `quoting` of a recipe's file."""
+    path = tmp_path / "x.txt"
+    path.write_text('text;n\nthe "film, it was great;1\nthe book; 2\n', encoding="utf-8")
+    asked = ("predict", trained, "--task", "mood", "--input", path)
+    wrong = plait(*asked)
+    assert wrong.code == 2
+    assert "there is no column 'text'; the file has 'text;n'" in wrong.err
+    ways = ("--separator", ";", "--no-quoting")
+    done = plait(*asked, *ways)
+    assert (done.code, done.err) == (0, "")
+    assert [row["text"] for row in rows(done.out)] == ['the "film, it was great', "the book"]
+    out = tmp_path / "answers.csv"
+    assert plait(*asked, *ways, "--output", out).code == 0
+    assert out.read_text(encoding="utf-8") == done.out
+    path.write_text("text,n\tx\nthe book, it was dull\t2\n", encoding="utf-8")
+    tabs = plait(*asked, "--column", "text,n", "--separator", r"\t")
+    assert [row["text,n"] for row in rows(tabs.out)] == ["the book, it was dull"]
+
+
+@pytest.mark.parametrize("way", [("--separator", ";"), ("--no-quoting",)])
+def test_ways_to_read_need_a_file(plait, trained, way):
+    done = plait("predict", trained, "--task", "mood", TEXTS[0], *way)
+    assert done.code == 2
+    assert done.err.startswith("plait: --separator and --no-quoting say how a file is read")
+    assert done.err.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -133,9 +134,16 @@ def test_properties(seed):
     assert close(closed, *held, **whole)[0] == set()
 
 
-def test_groups_are_those_of_a_plain_search():
+@pytest.mark.parametrize("shape", ["random", "chain", "star", "none"])
+def test_groups_are_those_of_a_plain_search(shape):
     draw = random.Random(3)
-    links = [(draw.randrange(60), draw.randrange(60)) for _ in range(45)]
+    nodes = draw.sample(range(60), 60)
+    links = {
+        "random": [(draw.randrange(60), draw.randrange(60)) for _ in range(45)],
+        "chain": [*pairwise(nodes[:40]), *pairwise(nodes[40:])],
+        "star": [(59, node) for node in nodes[:50]],
+        "none": [(node, node) for node in nodes],
+    }[shape]
     keys, groups = group_keys(*(np.array(side, np.uint64) for side in zip(*links, strict=True)))
     near: dict[int, set[int]] = {}
     for a, b in links:
@@ -149,6 +157,8 @@ def test_groups_are_those_of_a_plain_search():
                 seen.add(node)
                 left += near[node]
         assert {k for k, n in number.items() if n == number[start]} == seen
+    least = [min(k for k, n in number.items() if n == own) for own in sorted(set(number.values()))]
+    assert least == sorted(least)  # numbered by their least
 
 
 @pytest.mark.parametrize(

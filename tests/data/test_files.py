@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from plait.data.files import open_source
 from plait.data.rows import RowReader
-from plait.data.source import Columns, Source
+from plait.data.source import Columns, Source, pieces
 from plait.errors import DataError
 
 WriteRows = Callable[[Path, list[dict[str, Any]]], Path]
@@ -235,3 +235,50 @@ def test_a_line_end_inside_quotes_survives_the_end_of_a_block(
         reader = RowReader(open_source(path), Columns(("text",), id="id"), None, "error")
         texts = [text for chunk in reader for text in chunk.texts[0].to_pylist()]
         assert texts == ["a" * (62 - len(head)) + "\r\nb"], size
+
+
+@given(st.lists(st.text("aé☃", max_size=5), max_size=20), st.integers(1, 30), st.integers(0, 3))
+def test_pieces(texts: list[str], num_bytes: int, skip: int) -> None:
+    array = pa.array(texts, pa.string()).slice(skip)
+    found = [piece.to_pylist() for piece in pieces(array, num_bytes)]
+    assert [text for piece in found for text in piece] == texts[skip:]
+    sizes = [sum(len(text.encode()) for text in piece) for piece in found]
+    assert all(size <= num_bytes or len(p) == 1 for size, p in zip(sizes, found, strict=True))
+    # None could have taken the next one in as well.
+    firsts = [len(piece[0].encode()) for piece in found[1:]]
+    assert all(size + more > num_bytes for size, more in zip(sizes, firsts, strict=False))
+
+
+@pytest.mark.parametrize("group", [1, 7, 10, 64, 1000])
+def test_parquet_comes_in_chunks_of_one_size_whatever_its_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int
+) -> None:
+    monkeypatch.setattr(Source, "chunk_rows", 10)
+    path, count = tmp_path / "a.parquet", 95
+    words = [f"w{i % 3}-{i // 40}" for i in range(count)]
+    table = {"text": [f"text {i}" for i in range(count)], "label": words}
+    table["coded"] = pa.array(words).dictionary_encode()
+    pyarrow.parquet.write_table(pa.table(table), path, row_group_size=group)
+    names = ("text", "label")
+    whole = pyarrow.parquet.ParquetFile(path).iter_batches(10, columns=names)
+    chunks = open_source(path).chunks(Columns(("text",), ("label",), "coded"))
+    for chunk, batch in zip(chunks, whole, strict=True):
+        *found, coded = [column.to_pylist() for column in chunk.columns]
+        assert found == [batch.column(name).to_pylist() for name in names]
+        assert coded == found[1]
+
+
+def test_parquet_of_very_long_texts_comes_in_smaller_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.data.parquet.MOST_BYTES", 10_000)
+    path = tmp_path / "a.parquet"
+    texts = [f"{i} " + "x" * 1000 for i in range(50)]
+    table = pa.table({"text": texts, "short": ["x"] * len(texts)})
+    pyarrow.parquet.write_table(table, path)
+    chunks = list(open_source(path).chunks(Columns(("text",))))
+    assert [text for chunk in chunks for text in chunk.columns[0].to_pylist()] == texts
+    assert {len(chunk.numbers) for chunk in chunks[:-1]} <= {9, 10}
+    assert (
+        len(list(open_source(path).chunks(Columns(("short",))))) == 1
+    )  # the long ones are not read

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plait.config import DataConfig
-from plait.data import cache_root, find_file, find_root, sample_root
+from plait.data import cache_root, find_files, find_root, sample_root
 from plait.errors import DataError
 
 
@@ -48,20 +48,89 @@ def test_missing_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: s
 
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
-        find_file("x/train.csv", tmp_path, "download it")
+        find_files("x/train.csv", tmp_path, "download it")
     assert str(error.value) == (
         f"data file x/train.csv is not there (looked in {tmp_path.resolve()}); "
         "name the folder that holds it with --data DIR or PLAIT_DATA; download it"
     )
-    with pytest.raises(DataError, match="is a folder, not a file"):
-        find_file(".", tmp_path)
 
 
 def test_files_are_relative_to_the_root_or_absolute(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.touch()
-    assert find_file("a.csv", tmp_path) == path
-    assert find_file(str(path), tmp_path / "elsewhere") == path
+    assert find_files("a.csv", tmp_path) == {"a.csv": path}
+    assert find_files(str(path), tmp_path / "elsewhere") == {str(path): path}
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Path:
+    """A folder as writers of Parquet leave it, one level of folders inside."""
+    names = ["b-2.parquet", "b-10.parquet", "a.parquet", "en/part.parquet"]
+    notes = ["_SUCCESS", ".a.parquet.crc", "_temporary/x.parquet", "README.md", "en/old.csv.bak"]
+    for name in (*names, *notes):
+        path = tmp_path / "parts" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path
+
+
+IN_FOLDER = ["a.parquet", "b-10.parquet", "b-2.parquet", "en/part.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("parts", IN_FOLDER),
+        ("parts/", IN_FOLDER),
+        ("parts/*.parquet", IN_FOLDER[:3]),
+        ("parts/b-?.parquet", ["b-2.parquet"]),
+        ("parts/[ab]*.parquet", IN_FOLDER[:3]),
+        ("parts/**/*.parquet", IN_FOLDER),
+        ("*/en/*.parquet", IN_FOLDER[3:]),
+        ("parts/*", ["README.md", *IN_FOLDER[:3]]),
+        ("parts/_*/*.parquet", ["_temporary/x.parquet"]),
+    ],
+)
+def test_folders_and_patterns(parts: Path, path: str, names: list[str]) -> None:
+    """In the order of their names, each under the name that a recipe would give it alone."""
+    found = find_files(path, parts)
+    assert list(found) == [f"parts/{name}" for name in names]
+    assert list(found.values()) == [parts / "parts" / name for name in names]
+    assert list(find_files(str(parts / path), None).values()) == list(found.values())
+    (parts / "root").mkdir()
+    assert list(find_files(f"../{path}", parts / "root")) == [f"../parts/{n}" for n in names]
+
+
+def test_a_file_may_be_called_like_a_pattern(tmp_path: Path) -> None:
+    for name in ("[1].csv", "1.csv"):
+        (tmp_path / name).touch()
+    assert list(find_files("[1].csv", tmp_path)) == ["[1].csv"]
+
+
+def test_the_sample_has_folders_too() -> None:
+    found = find_files("@sample/*-dev.csv", Path("/elsewhere"))
+    assert len(found) == 3
+    assert all(name.startswith("@sample/") and path.is_file() for name, path in found.items())
+    assert find_files(next(iter(found)), None) == dict([next(iter(found.items()))])
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("parts/*.csv", r"^no data file fits parts/\*.csv \(looked in "),
+        ("*", r"^no data file fits \* "),  # a folder is no file
+        ("parts/_temporary/none", "is not there"),
+        ("empty", r"^folder empty holds no data files \(.parquet, "),
+        ("mixed", r"^folder mixed holds .csv and .jsonl files; .*: 'mixed/\*.csv'$"),
+    ],
+)
+def test_nothing_fits(parts: Path, path: str, told: str) -> None:
+    (parts / "empty").mkdir()
+    (parts / "mixed").mkdir()
+    for name in ("a.jsonl.gz", "b.csv"):
+        (parts / "mixed" / name).touch()
+    with pytest.raises(DataError, match=told):
+        find_files(path, parts)
 
 
 def test_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,52 @@ def test_files_follow_one_another(root: Path) -> None:
     assert ids(task(train=("b.csv", "a.csv")), root) == [*range(100, 200), *range(100)]
 
 
+@pytest.mark.parametrize("path", ["[ab].csv", "*.csv", "."])
+def test_patterns_and_folders_are_their_files(root: Path, path: str) -> None:
+    """Read, and named in the cache, as if the recipe had listed them."""
+    listed = task(train=("a.csv", "b.csv"), fraction=0.3)
+    one, many = (
+        Split("t", config, "train", root, "error", 1, labelled=True)
+        for config in (task(train=("a.csv", "b.csv")), task(train=path))
+    )
+    assert ids(task(train=path), root) == list(range(200))
+    assert many.describe() == one.describe()
+    assert ids(task(train=path, fraction=0.3), root) == ids(listed, root)
+
+
+def test_a_pattern_is_drawn_from_as_a_whole(root: Path) -> None:
+    config = task(train={"path": "?.csv", "count": 60})
+    found = ids(config, root)
+    assert len(found) == 60
+    assert found == sorted(found)
+    assert 0 < sum(i < 100 for i in found) < 60
+    assert ids(config, root) == found
+    told = r"^\?.csv: count = 201 asks for more train rows than the 200 there are"
+    with pytest.raises(DataError, match=told):
+        ids(task(train={"path": "?.csv", "count": 201}), root)
+    # Drawn together or one by one, rows differ, and so must the names of cache entries.
+    one_by_one = task(train=tuple({"path": f"{name}.csv", "count": 60} for name in "ab"))
+    described = [
+        Split("t", each, "train", root, "error", 1, True).describe()
+        for each in (config, one_by_one, task(train={"path": "*.csv", "count": 60}))
+    ]
+    assert len({str(own) for own in described}) == 3
+
+
+def test_errors_name_the_file_of_a_pattern(root: Path) -> None:
+    with (root / "b.csv").open("a", encoding="utf-8") as file:
+        file.write("\n200,fine,7\n")
+    with pytest.raises(DataError, match=r"b.csv, line 102: label '7' is not 0 or 1"):
+        ids(task(train="*.csv"), root)
+    source = Split("t", task(train="*.csv", bad_rows="skip"), "train", root, "error", 1, True)
+    list(source.rows())
+    assert [str(report) for report in source.reports] == [
+        "a.csv: 100 rows",
+        "b.csv: 1 row skipped (1 label out of range; first at line 102)",
+    ]
+    assert str(source.places([150])[0]) == f"{root / 'b.csv'}, line 52"
+
+
 @pytest.mark.parametrize("share", [{"count": 25}, {"fraction": 0.25}])
 def test_draws(root: Path, share: dict[str, float]) -> None:
     """Without replacement, in the order of the file, the same for the same seed."""

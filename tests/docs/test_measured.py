@@ -49,3 +49,16 @@ def test_tokenising():
     assert f"| seconds | {numbers['first_start_s']:.0f} | {numbers['second_start_s']:.2f} |" in PAGE
     assert f"| peak memory, MiB | {first} | {second} |" in PAGE
     assert f"{numbers['imports_mib']} MiB are there once the imports are done" in PAGE
+
+
+def test_large_data():
+    record = json.loads(
+        (ROOT / "results" / "bench" / "memory" / "big_data.json").read_text(encoding="utf-8")
+    )
+    for case, sides in record["plait"].items():
+        before = record["before"]["plait"][case]
+        for turn in ("first", "second"):
+            own, old = sides[turn], before[turn]
+            memory = f"{old['own_peak_mib']:,} | {own['own_peak_mib']:,}"
+            assert f"| {case} | {turn} | {memory} | {own['cpu_seconds']:.0f} |" in PAGE
+        assert f"{own['imports_mib']} MiB are there once the imports are done" in PAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,7 @@ OWN_PART = ROOT / "docs" / "how-to" / "own-part.md"
 OWN_DATA = ROOT / "docs" / "how-to" / "own-data.md"
 FOLLOW = ROOT / "docs" / "how-to" / "follow-a-run.md"
 PYTHON = ROOT / "docs" / "how-to" / "python.md"
+BIG_DATA = ROOT / "docs" / "how-to" / "big-data.md"
 REVIEW = ROOT / "docs" / "how-to" / "review.md"
 
 
@@ -47,6 +49,7 @@ class Walk:
         """Do everything the page says, in order."""
         for block in read_blocks(page):
             if block.file:
+                Path(block.file).parent.mkdir(parents=True, exist_ok=True)
                 with Path(block.file).open("a", encoding="utf-8") as file:
                     file.write(block.text)
             elif block.language == "console":
@@ -72,6 +75,12 @@ class Walk:
 def walk(capsys: pytest.CaptureFixture[str], tiny_encoder: Path) -> Walk:
     """A walk with the tiny encoder."""
     return Walk(capsys, tiny_encoder)
+
+
+def test_the_page_on_big_data(walk):
+    walk.run(BIG_DATA)
+    report = json.loads(Path("runs/reviews/run.json").read_text(encoding="utf-8"))
+    assert report["data"]["train"]["sentiment"]["rows"] == 5
 
 
 def test_the_tutorial(walk):

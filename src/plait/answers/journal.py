@@ -16,9 +16,9 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from plait.data.locks import lock
 from plait.errors import RunError
 from plait.training.checkpoint import disk_full_told, write_text
-from plait.training.folder import lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

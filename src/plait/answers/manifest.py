@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from plait.answers.journal import refuse_others
+from plait.data.locks import lock
 from plait.errors import RunError
 from plait.training.checkpoint import disk_full_told, remove_leftovers
-from plait.training.folder import lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

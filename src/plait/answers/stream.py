@@ -148,6 +148,8 @@ def answer_file(
     probabilities: bool = False,
     threshold: float | Mapping[str, float] | None = None,
     review: Path | None = None,
+    separator: str | None = None,
+    quoting: bool = True,
     resume: bool = False,
     command: str = "the same call and resume=True",
     reading: Progress | None = None,
@@ -155,8 +157,9 @@ def answer_file(
 ) -> FileAnswers:
     """Answer every row of a file into another one.
 
-    `form` is the output's format, by its ending unless given; `command` is how the user would go
-    on; `reading` hears how far the first pass over the file is, `progress` how far the answers.
+    `form` is the output's format, by its ending unless given; `separator` and `quoting` are as a
+    recipe's file has them; `command` is how the user would go on; `reading` hears how far the first
+    pass over the file is, `progress` how far the answers.
     """
     outputs = [out, *([] if review is None else [review])]
     _check_paths(path, outputs, resume=resume)
@@ -167,17 +170,20 @@ def answer_file(
     chosen = choose_columns(
         model,
         names,
-        open_source(path).names(),
+        open_source(path, separator=separator, quoting=quoting).names(),
         text=text,
         probabilities=probabilities,
         threshold=threshold,
     )
-    file = open_records(model, path, chosen)
+    file = open_records(model, path, chosen, separator=separator, quoting=quoting)
     survey = file.survey(reading)
     columns = rename_taken(chosen, survey.schema.names)
     formats = {p: FORMATS[f](survey.schema, columns) for p, f in zip(outputs, forms, strict=True)}
+    # What is left as it is has no name here, as in journals that were begun before it could be set.
+    read_as = {"separator": separator} if separator is not None else {}
+    read_as |= {} if quoting else {"quoting": "no"}
     settings = {
-        "input": {"name": path.name, "sha256": hash_file(path)},
+        "input": {"name": path.name, "sha256": hash_file(path), **read_as},
         "model": model.fingerprint(),
         "tasks": {c.task: {"text": c.text, "threshold": c.threshold} for c in columns},
         "probabilities": probabilities,
@@ -209,11 +215,19 @@ def answer_file(
     return FileAnswers(out, survey.num_rows, counts)
 
 
-def open_records(model: Answerer, path: Path, columns: Sequence[AnswerColumns]) -> RecordFile:
+def open_records(
+    model: Answerer,
+    path: Path,
+    columns: Sequence[AnswerColumns],
+    *,
+    separator: str | None = None,
+    quoting: bool = True,
+) -> RecordFile:
     """Open a file to be answered; rows that no recipe has a name for are numbered."""
     ids = [model.config.tasks[column.task].id for column in columns]
     texts = [name for column in columns for name in column.text]
-    return RecordFile(path, texts, ["id", *(name for name in ids if name)])
+    named = ["id", *(name for name in ids if name)]
+    return RecordFile(path, texts, named, separator=separator, quoting=quoting)
 
 
 def _check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:

@@ -1,4 +1,4 @@
-"""Texts become numbers of tokens: how long inputs are, and how many lose their end."""
+"""Texts become numbers of tokens: how long inputs are, what is cut, what is unknown."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 MANY = 0.05
 """Part of the rows that may be cut before it is worth a warning."""
+UNKNOWN = 0.05
+"""Part of a file's tokens that may be unknown before it is worth a warning."""
+BATCH = 8192
+"""Rows that are tokenised together."""
 SHORT = 3
 """Letters and digits below which a text hardly says anything."""
 
@@ -40,14 +44,59 @@ class Lengths:
         return asdict(self)
 
 
-def count_tokens(rows: SplitRows, tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
-    """Return each row's input length before anything is cut; of two inputs, the longer's."""
-    layout = tokenizer.layout
-    columns = zip(*rows.texts, strict=True)
-    counts = np.stack([tokenizer.encode(list(column), 0)[1] for column in columns]).astype(np.int64)
-    is_joined = len(counts) == 2 and rows.config.inputs == "joined"
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """Tokens of each row of a split."""
+
+    lengths: npt.NDArray[np.int64]
+    """Of the input, special ones included, before anything is cut; of two inputs, the longer's."""
+    texts: npt.NDArray[np.int64]
+    """Of its texts together."""
+    unknown: npt.NDArray[np.int64]
+    """Those of them that the tokenizer has no word for."""
+
+    def share_unknown(self, rows: npt.NDArray[np.bool_]) -> float:
+        """Return the part of some rows' tokens that is unknown."""
+        return float(self.unknown[rows].sum() / max(self.texts[rows].sum(), 1))
+
+
+def count_tokens(rows: SplitRows, tokenizer: Tokenizer) -> Counted:
+    """Tokenise a split, some rows at a time."""
+    layout, width = tokenizer.layout, len(rows.config.text)
+    counts, unknown = np.zeros((2, width, len(rows)), np.int64)
+    for start in range(0, len(rows), BATCH):
+        some = slice(start, start + BATCH)
+        for i, column in enumerate(zip(*rows.texts[some], strict=True)):
+            flat, lengths = tokenizer.encode(column)
+            sums = np.concatenate([[0], np.cumsum(flat == tokenizer.unknown_id)])
+            ends = np.cumsum(lengths)
+            counts[i, some] = lengths
+            unknown[i, some] = sums[ends] - sums[ends - lengths]
+    is_joined = width == 2 and rows.config.inputs == "joined"
     tokens: npt.NDArray[np.int64] = counts.sum(axis=0) if is_joined else counts.max(axis=0)
-    return tokens + (layout.num_pair if is_joined else layout.num_single)
+    tokens += layout.num_pair if is_joined else layout.num_single
+    return Counted(tokens, counts.sum(axis=0), unknown.sum(axis=0))
+
+
+def find_unknown(rows: SplitRows, counted: Counted) -> dict[str, float]:
+    """Return the part of each file's tokens that the tokenizer has no word for."""
+    return {
+        str(source.path): counted.share_unknown(rows.files == i)
+        for i, source in enumerate(rows.sources)
+    }
+
+
+def check_unknown(rows: SplitRows, shares: dict[str, float]) -> Iterator[Finding]:
+    """Tell of files with many unknown tokens."""
+    for path, share in shares.items():
+        if share > UNKNOWN:
+            yield rows.finding(
+                "unknown words",
+                "warning",
+                f"{share:.0%} of the tokens of {path} are unknown to the encoder's tokenizer",
+                "look whether the file is what it should be, or take an encoder that was made "
+                "for its language",
+            )
 
 
 def measure(tokens: npt.NDArray[np.int64], max_length: int) -> Lengths:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from plait.check.balance import check_balance, count_labels
 from plait.check.duplicates import check_duplicates, check_overlap
 from plait.check.findings import Finding
-from plait.check.lengths import Lengths, check_lengths, check_short, count_tokens, measure
+from plait.check.lengths import (
+    Lengths,
+    check_lengths,
+    check_short,
+    check_unknown,
+    count_tokens,
+    find_unknown,
+    measure,
+)
 from plait.check.personal import check_personal
 from plait.check.rows import SplitRows, read_splits
 from plait.data import Tokenizer
@@ -38,6 +46,8 @@ class SplitSummary:
     """Least, mean and greatest score."""
     lengths: Lengths | None
     """None where the encoder's tokenizer is not at hand."""
+    unknown: dict[str, float]
+    """Part of each file's tokens that the tokenizer has no word for; empty without one."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -46,7 +56,9 @@ class SplitSummary:
             told["labels"] = self.labels
         if self.scores:
             told["scores"] = dict(zip(("least", "mean", "greatest"), self.scores, strict=True))
-        return told | ({"tokens": self.lengths.to_json()} if self.lengths else {})
+        if self.lengths:
+            told |= {"tokens": self.lengths.to_json(), "unknown": self.unknown}
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +132,19 @@ def _check_split(
     rows: SplitRows, tokenizer: Tokenizer | None, max_length: int
 ) -> tuple[SplitSummary, list[Finding]]:
     found = [*check_balance(rows), *check_duplicates(rows), *check_short(rows)]
-    lengths = None
+    lengths, unknown = None, {}
     if tokenizer is not None:
-        tokens = count_tokens(rows, tokenizer)
-        lengths = measure(tokens, max_length)
-        found += check_lengths(rows, tokens, max_length)
+        counted = count_tokens(rows, tokenizer)
+        lengths = measure(counted.lengths, max_length)
+        found += check_lengths(rows, counted.lengths, max_length)
+        unknown = find_unknown(rows, counted)
+        found += check_unknown(rows, unknown)
     found += check_personal(rows)
     scores = None
     if rows.config.kind == "score" and rows.labels is not None:
         scores = (float(rows.labels.min()), float(rows.labels.mean()), float(rows.labels.max()))
-    summary = SplitSummary(rows.task, rows.split, len(rows), count_labels(rows), scores, lengths)
+    labels = count_labels(rows)
+    summary = SplitSummary(rows.task, rows.split, len(rows), labels, scores, lengths, unknown)
     return summary, found
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait.check.findings import Finding, Place, num_rows
-from plait.data import find_file, find_held_out, find_root, open_source
+from plait.data import find_files, find_held_out, find_root, open_source
 from plait.data.fingerprints import fingerprint
 from plait.data.split import Split
 from plait.errors import UsageError
@@ -161,13 +161,13 @@ def _without_ids(files: Any) -> Any:
 def _has_labels(task: TaskConfig, root: Any, hint: str) -> bool:
     """Say whether every test file has the column of the label, or of every label."""
     for file in task.test:
-        path = find_file(file.path, root, hint)
-        source = open_source(path, separator=file.separator, quoting=file.quoting)
+        paths = find_files(file.path, root, hint).values()
         if file.constant is not None:
             continue
         label = file.label or task.label
         wanted = (label,) if isinstance(label, str) else label or ()
-        if not wanted or not set(wanted) <= set(source.names()):
+        sources = (open_source(p, separator=file.separator, quoting=file.quoting) for p in paths)
+        if not wanted or not all(set(wanted) <= set(source.names()) for source in sources):
             return False
     return True
 

@@ -83,7 +83,7 @@ def _show(report: Report, *, show: bool) -> None:
 
     console = make_console()
     if report.splits:
-        rows = [["task", "split", "labels", "rows", "tokens", "95%", "longest", "cut"]]
+        rows = [["task", "split", "labels", "rows", "tokens", "95%", "longest", "cut", "unknown"]]
         rows += [_row(split) for split in report.splits]
         print_table(console, rows, num_words=3)
     for finding in report.findings:
@@ -103,6 +103,7 @@ def _row(split: SplitSummary) -> list[str]:
     lengths = split.lengths
     told = (lengths.median, lengths.most, lengths.longest, lengths.cut) if lengths else ()
     tokens = [f"{n:,}" for n in told] if told else ["?"] * 4
+    tokens.append(f"{max(split.unknown.values()):.1%}" if split.unknown else "?")
     return [split.task, split.split, _labels(split), f"{split.num_rows:,}", *tokens]
 
 

@@ -114,18 +114,22 @@ def check_labelled(
     predictor: Answerer, split: SplitName, data: str | None, tasks: list[str] | None
 ) -> None:
     """Refuse a split without files or labels before anything slow begins."""
-    from plait.data import find_file, find_root, open_source
+    from plait.data import find_files, find_root, open_source
     from plait.errors import UsageError
 
     config = predictor.config
     root = find_root(config.data, data)
     chosen = {name: config.tasks[name] for name in tasks or config.tasks if predictor.task(name)}
-    files = [(name, task, file) for name, task in chosen.items() for file in getattr(task, split)]
+    files = [
+        (name, task, file, path)
+        for name, task in chosen.items()
+        for file in getattr(task, split)
+        for path in find_files(file.path, root, config.data.hint).values()
+    ]
     if not files:
         names = ", ".join(chosen)
         raise UsageError(f"the recipe of {predictor.folder} names no {split} files for {names}")
-    for name, task, file in files:
-        path = find_file(file.path, root, config.data.hint)
+    for name, task, file, path in files:
         source = open_source(path, separator=file.separator, quoting=file.quoting)
         label = file.label or task.label
         wanted = label if isinstance(label, tuple) else (label,)

@@ -16,7 +16,7 @@ from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, 
 from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO
 
     from plait.answers.formats import Format
@@ -57,6 +57,20 @@ def predict(
             help="Text column of FILE, twice for pairs; the task's own unless set.",
         ),
     ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            "--separator",
+            metavar="SIGN",
+            help=r"Between columns of FILE: ';' or '\t'. By its header line unless set.",
+        ),
+    ] = None,
+    quoting: Annotated[
+        bool,
+        typer.Option(
+            "--quoting/--no-quoting", help="Whether double quotes enclose a field of FILE."
+        ),
+    ] = True,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -144,6 +158,7 @@ def predict(
         predict_folder(asked)
         return
     _check_words(texts, input_, column, output, form)
+    separator = _check_reading(input_, separator, quoting=quoting)
     _check_options(input_, output, accuracy, threshold, review, data, resume=resume)
     with Display() as display:
         if resume and output is not None and _is_finished(output):
@@ -157,7 +172,7 @@ def predict(
         names = choose_tasks(model, task, len(texts or ()) or None)
         least = choose_thresholds(model, names, accuracy, threshold, data, display)
         if input_ is None or output is None:
-            rows = _Rows(texts, input_, column)
+            rows = _Rows(texts, input_, column, separator, quoting)
             _answer_at_once(model, names, rows, output, form, probabilities, least, display)
             return
         done = answer_file(
@@ -170,6 +185,8 @@ def predict(
             probabilities=probabilities,
             threshold=least,
             review=review,
+            separator=separator,
+            quoting=quoting,
             resume=resume,
             command="the same command and --resume",
             reading=display.reading,
@@ -211,6 +228,18 @@ def _check_words(
         raise UsageError(f"there is no folder {output.parent} for --output {output.name}")
     if not texts and input_ is None and sys.stdin.isatty():
         raise UsageError("give texts as arguments, a file with --input, or lines on standard input")
+
+
+def _check_reading(input_: Path | None, separator: str | None, *, quoting: bool) -> str | None:
+    """Refuse ways to read a file where there is none; return the separator meant."""
+    from plait.errors import UsageError
+
+    if input_ is None and (separator is not None or not quoting):
+        raise UsageError(
+            "--separator and --no-quoting say how a file is read: give it with --input"
+        )
+    # What a shell passes on of '\\t' is two letters.
+    return "\t" if separator == r"\t" else separator
 
 
 def _check_options(
@@ -287,6 +316,8 @@ class _Rows(NamedTuple):
     texts: list[str] | None
     path: Path | None
     column: list[str] | None
+    separator: str | None = None
+    quoting: bool = True
 
 
 def _answer_at_once(
@@ -308,14 +339,19 @@ def _answer_at_once(
 
     if output is not None:
         refuse_leftovers(output)
-    here = () if rows.path is None else open_source(rows.path).names()
+    here: Sequence[str] = ()
+    if rows.path is not None:
+        source = open_source(rows.path, separator=rows.separator, quoting=rows.quoting)
+        here = source.names()
     columns = choose_columns(
         model, names, here, text=rows.column, probabilities=probabilities, threshold=threshold
     )
     total = 0
     slices: Iterable[Records]
     if rows.path is not None:
-        file = open_records(model, rows.path, columns)
+        file = open_records(
+            model, rows.path, columns, separator=rows.separator, quoting=rows.quoting
+        )
         survey = file.survey(display.reading)
         schema, total, slices = survey.schema, survey.num_rows, file.slices(CHUNK)
     else:

@@ -49,10 +49,11 @@ class Section(BaseModel):
 
 
 class FileConfig(Section):
-    """One data file. What is not set here is taken from its task."""
+    """One data file, or several alike. What is not set here is taken from its task."""
 
     path: str
-    """Relative to the data root, or absolute."""
+    """Relative to the data root, or absolute. A folder stands for the data files in it, a pattern
+    ("reviews/*.parquet") for those that fit, in the order of their names."""
     text: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = None
     """Text columns, where this file calls them otherwise."""
     label: str | tuple[str, ...] | None = None
@@ -62,7 +63,7 @@ class FileConfig(Section):
     label_map: dict[str, float] | None = None
     """As the task's, for this file alone."""
     count: int | None = Field(default=None, ge=1)
-    """Take this many rows, drawn without replacement."""
+    """Take this many rows, drawn without replacement; of several files, out of all of them."""
     fraction: float | None = Field(default=None, gt=0, le=1)
     """Take this part of the rows, drawn without replacement."""
     separator: str | None = None

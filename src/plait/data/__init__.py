@@ -7,7 +7,7 @@ from plait.data.closure import Closure
 from plait.data.collator import Collator, LaidOut, Rows
 from plait.data.files import open_source
 from plait.data.fingerprints import Shared, shared_examples
-from plait.data.folders import cache_root, find_file, find_root, sample_root
+from plait.data.folders import cache_root, find_files, find_root, sample_root
 from plait.data.groups import find_implied
 from plait.data.heldout import HeldOut, find_held_out
 from plait.data.parcels import Parcel
@@ -49,7 +49,7 @@ __all__ = [
     "build_augmentation",
     "cache_root",
     "collate",
-    "find_file",
+    "find_files",
     "find_held_out",
     "find_implied",
     "find_root",

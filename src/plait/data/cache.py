@@ -1,13 +1,15 @@
 """Arrays become a folder of .npy files that later starts map instead of computing.
 
 A folder is written under a temporary name, synced and renamed, so whoever finds it finds it
-whole. Even so its sizes are checked against its `meta.json` before use: what does not match
-is thrown away and made anew.
+whole. Even so the sizes and hashes of its files are checked against its `meta.json` before use:
+what does not match is thrown away and made anew. Of several processes that want one entry at once,
+one makes it and the others wait.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -19,12 +21,16 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from plait.data.digests import file_digest, new_digest
+from plait.data.locks import turn
 from plait.errors import DiskFullError, ResourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
+
+    from plait.data.locks import Tell
 
     Arrays = dict[str, npt.NDArray[Any]]
 
@@ -35,7 +41,7 @@ _HEADER = 128
 """Bytes of the .npy header of any flat array."""
 
 _STALE_S = 24 * 3600
-"""Age in seconds at which another process's unfinished folder is taken for abandoned."""
+"""Age in seconds at which another process's unfinished folder or lock is taken for abandoned."""
 
 
 class Writer:
@@ -45,6 +51,7 @@ class Writer:
         self.folder = folder
         self._files: dict[str, IO[bytes]] = {}
         self._arrays: dict[str, tuple[np.dtype[Any], int]] = {}
+        self._digests: dict[str, hashlib.blake2b] = {}
 
     def append(self, name: str, values: npt.NDArray[Any]) -> None:
         """Add values to the end of an array."""
@@ -52,10 +59,13 @@ class Writer:
             self._files[name] = (self.folder / f"{name}.npy").open("wb")
             self._files[name].write(b" " * _HEADER)
             self._arrays[name] = (values.dtype, 0)
+            self._digests[name] = new_digest()
         dtype, length = self._arrays[name]
         assert values.dtype == dtype
         # not tofile(), whose complaint about a full disk has no errno
-        self._files[name].write(np.ascontiguousarray(values).data)
+        data = np.ascontiguousarray(values).data
+        self._files[name].write(data)
+        self._digests[name].update(data)
         self._arrays[name] = (dtype, length + len(values))
 
     def finish(self, meta: dict[str, Any]) -> None:
@@ -69,8 +79,10 @@ class Writer:
             assert file.tell() == _HEADER
             _sync(file)
         arrays = {name: [dtype.str, length] for name, (dtype, length) in self._arrays.items()}
+        digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
+        whole = meta | {"format": FORMAT, "arrays": arrays, "digests": digests}
         with (self.folder / "meta.json").open("wb") as file:
-            file.write(json.dumps(meta | {"format": FORMAT, "arrays": arrays}).encode())
+            file.write(json.dumps(whole).encode())
             _sync(file)
 
     def close(self) -> None:
@@ -80,16 +92,22 @@ class Writer:
 
 
 def load_or_build(
-    entry: Path, build: Callable[[Writer], dict[str, Any]]
+    entry: Path, build: Callable[[Writer, Tell], dict[str, Any]], tell: Tell | None = None
 ) -> tuple[Arrays, dict[str, Any]]:
-    """Return an entry's arrays and meta; `build` writes the arrays first if need be."""
+    """Return an entry's arrays and meta; `build` writes the arrays first if need be.
+
+    If another process is at it already, its work is waited for. `tell` hears how far either is.
+    """
     found = _load(entry)
     if found is None:
         with _explained(entry.parent):
             entry.parent.mkdir(parents=True, exist_ok=True)
             _remove_stale(entry.parent)
-            _build(entry, build)
-        found = _load(entry)
+            with turn(entry.parent / f".lock-{entry.name}", tell) as own:
+                found = _load(entry)
+                if found is None:
+                    _build(entry, lambda writer: build(writer, own))
+                    found = _load(entry)
     if found is None:
         raise ResourceError(
             f"the cache entry {entry} was damaged while it was written; try again, "
@@ -112,6 +130,10 @@ def _load(entry: Path) -> tuple[Arrays, dict[str, Any]] | None:
             # copy on write: torch wants to be allowed to write, the file stays as it is
             array = np.load(path, mmap_mode="c" if length else None)
             if array.dtype.str != dtype or array.shape != (length,):
+                return None
+            # Entries of earlier versions have none.
+            digest = meta.get("digests", {}).get(name)
+            if digest is not None and file_digest(path, _HEADER) != digest:
                 return None
             arrays[name] = np.asarray(array)
     except (OSError, EOFError, ValueError, KeyError, TypeError):
@@ -156,10 +178,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def _remove_stale(parent: Path) -> None:
-    for folder in parent.glob(".new-*"):
+    for left in (*parent.glob(".new-*"), *parent.glob(".lock-*")):
         try:
-            if time.time() - folder.stat().st_mtime > _STALE_S:
-                shutil.rmtree(folder, ignore_errors=True)
+            if time.time() - left.stat().st_mtime > _STALE_S:
+                left.unlink() if left.is_file() else shutil.rmtree(left, ignore_errors=True)
         except OSError:
             continue  # its owner was quicker
 

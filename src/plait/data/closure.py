@@ -70,9 +70,9 @@ class Closure(SetAugmentation):
         assert training.labels is not None
         graph = _Graph([text_keys(column) for column in training.texts], training.labels)
         counts: Counter[str] = Counter()
-        counts["groups"] = sum(len(group) > 1 for group in graph.groups)
-        counts[f"of them of more than {self.largest} texts"] = sum(
-            len(group) > self.largest for group in graph.groups
+        counts["groups"] = int((graph.sizes > 1).sum())
+        counts[f"of them of more than {self.largest} texts"] = int(
+            (graph.sizes > self.largest).sum()
         )
         found = [
             self._draw(graph, 1.0, graph.pairs_inside(self.largest), held_out, generator, counts)
@@ -125,9 +125,10 @@ class _Graph:
             np.concatenate([first, second]), np.concatenate([same, second])
         )
         self.keys = keys
-        order = np.argsort(self.numbers, kind="stable")
-        ends = np.flatnonzero(np.diff(self.numbers[order])) + 1
-        self.groups = np.split(order, ends) if len(order) else []
+        self.sizes = np.bincount(self.numbers)
+        """Texts of each group."""
+        self._members = np.argsort(self.numbers, kind="stable")
+        self._ends = np.cumsum(self.sizes)
         prints = join_keys(first, second)
         self._known = {label: np.unique(prints[labels == label]) for label in (0.0, 1.0)}
         apart = np.flatnonzero(labels == 0)
@@ -137,25 +138,31 @@ class _Graph:
         """Return the places of keys."""
         return np.searchsorted(self.keys, keys)
 
+    def group(self, number: int) -> Places:
+        """Return the nodes of a group."""
+        end = self._ends[number]
+        return self._members[end - self.sizes[number] : end]
+
     def known(self, label: float) -> Hashes:
         """Return the pairs that training labels so."""
         return self._known[label]
 
     def pairs_inside(self, largest: int) -> Iterator[Places]:
         """Give all pairs of each group."""
-        for group in self.groups:
-            if 3 <= len(group) <= largest:
-                a, b = np.triu_indices(len(group), 1)
-                yield np.stack([group[a], group[b]], axis=1)
+        for number in np.flatnonzero((self.sizes >= 3) & (self.sizes <= largest)).tolist():
+            group = self.group(number)
+            a, b = np.triu_indices(len(group), 1)
+            yield np.stack([group[a], group[b]], axis=1)
 
     def pairs_between(self, largest: int) -> Iterator[Places]:
         """Give all pairs between each two groups that have a negative pair between them."""
         sides = np.sort(self.numbers[self._negatives], axis=1)
         sides = np.unique(sides[sides[:, 0] != sides[:, 1]], axis=0)
-        for one, other in sides.tolist():
-            a, b = self.groups[one], self.groups[other]
-            if len(a) * len(b) > 1 and max(len(a), len(b)) <= largest:
-                yield np.stack([np.repeat(a, len(b)), np.tile(b, len(a))], axis=1)
+        sizes = self.sizes[sides]
+        fit = (sizes.prod(axis=1) > 1) & (sizes.max(axis=1) <= largest)
+        for one, other in sides[fit].tolist():
+            a, b = self.group(one), self.group(other)
+            yield np.stack([np.repeat(a, len(b)), np.tile(b, len(a))], axis=1)
 
 
 def _draw_each(origins: Places, count: int, generator: np.random.Generator) -> Places:

@@ -93,14 +93,19 @@ class Rows:
 
     def lay_out(self, device: torch.device) -> LaidOut:
         """Put every row's inputs together once, on a device."""
-        length = int(self.lengths().max())
-        pieces: list[tuple[Tensor, ...]] = []
-        for some in torch.arange(len(self)).split(8192):
+        lengths = self.lengths()
+        num_inputs, length = len(lengths), int(lengths.max())
+        shape = (len(self), num_inputs, length)
+        ids, types, mask = (
+            torch.empty(shape, dtype=dtype, device=device)
+            for dtype in (torch.int32, torch.uint8, torch.bool)
+        )
+        for some in torch.arange(len(self)).split(8192):  # no more than these off the device
             tokens = self(some, length=length).tokens
-            # Of texts apart, all first ones come before all second ones.
-            parts = (tokens.ids.int(), tokens.types.to(torch.uint8), tokens.mask)
-            pieces.append(tuple(p.view(-1, len(some), length).transpose(0, 1) for p in parts))
-        ids, types, mask = (torch.cat(part).to(device) for part in zip(*pieces, strict=True))
+            for whole, part in ((ids, tokens.ids), (types, tokens.types), (mask, tokens.mask)):
+                # Of texts apart, all first ones come before all second ones.
+                rows = part.to(whole.dtype).view(num_inputs, len(some), length).transpose(0, 1)
+                whole[some[0] : some[-1] + 1] = rows.to(device)
         labels = self.dataset.labels
         return LaidOut(ids, types, mask, None if labels is None else labels.to(device))
 

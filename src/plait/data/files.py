@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plait.data.folders import COMPRESSED
 from plait.data.jsonlines import JsonLines
 from plait.data.parquet import Parquet
 from plait.data.separated import Separated
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def open_source(path: Path, *, separator: str | None = None, quoting: bool = True) -> Source:
     """Return the reader for a file, chosen by its name."""
     suffixes = [s.lower() for s in path.suffixes]
-    if suffixes and suffixes[-1] in (".gz", ".xz"):
+    if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
     kind = suffixes[-1] if suffixes else ""
     if kind == ".parquet":

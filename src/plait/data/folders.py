@@ -1,9 +1,10 @@
-"""Settings and environment become folders: the data root, the embedded sample, the cache."""
+"""Settings and environment become folders and the files in them: data root, sample, cache."""
 
 from __future__ import annotations
 
 import os
 import sys
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 SAMPLE = "@sample"
 """The data root that stands for the sample inside the package."""
+
+ENDINGS = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv")
+"""Endings of the files that a folder stands for."""
+
+COMPRESSED = (".gz", ".xz")
+"""Endings that may follow those."""
 
 
 def sample_root() -> Path:
@@ -49,20 +56,69 @@ def find_root(config: DataConfig, given: str | None) -> Path | None:
     return None
 
 
-def find_file(path: str, root: Path | None, hint: str = "") -> Path:
-    """Return the place of a recipe's data file, which must be there."""
-    folder = root if root is not None else Path()
-    full = folder / Path(path).expanduser()
+def find_files(path: str, root: Path | None, hint: str = "") -> dict[str, Path]:
+    """Return the places of the data files that a recipe's path stands for, in order.
+
+    Itself, if it is a file; the data files in a folder and below; the files that fit a pattern
+    (`*`, `?`, `[...]`, and `**` for folders of any depth). Several are in the order of their names.
+    The keys are the files as a recipe would name them one by one. None at all is an error.
+    """
+    folder, own, prefix = root if root is not None else Path(), path, ""
     if path.startswith(f"{SAMPLE}/"):  # of a task whose own recipe has the sample for its root
-        full = sample_root() / path.removeprefix(f"{SAMPLE}/")
+        folder, own, prefix = sample_root(), path.removeprefix(f"{SAMPLE}/"), f"{SAMPLE}/"
+    full = folder / Path(own).expanduser()
     if full.is_file():
-        return full
-    what = "is a folder, not a file" if full.is_dir() else "is not there"
+        return {path: full}
+    what = f"data file {path} is not there"
+    names: list[str] = []
+    if full.is_dir():
+        what = f"folder {path} holds no data files ({', '.join(ENDINGS)})"
+        names = _in_folder(full, own)
+    elif any(sign in own for sign in "*?["):
+        # A file's name may hold such a sign, too: hence only where there is no such file.
+        what = f"no data file fits {path}"
+        names = _fitting(str(Path(own).expanduser()), folder)
+    if names:
+        return {prefix + name: folder / name for name in sorted(names)}
     # resolve(): '.' alone would not tell the user which folder was searched
     raise DataError(
-        f"data file {path} {what} (looked in {folder.resolve()}); "
+        f"{what} (looked in {folder.resolve()}); "
         f"name the folder that holds it with --data DIR or PLAIT_DATA{_hint(hint)}"
     )
+
+
+def _in_folder(folder: Path, path: str) -> list[str]:
+    """Return the data files in a folder and below, all of one format, as a recipe names them."""
+    kinds: dict[str, list[str]] = {}
+    for place in folder.rglob("*"):
+        name = place.relative_to(folder)
+        endings = [suffix.lower() for suffix in name.suffixes]
+        kind = next((ending for ending in reversed(endings) if ending not in COMPRESSED), "")
+        if kind in ENDINGS and place.is_file() and not _is_note(name):
+            kinds.setdefault(kind, []).append((Path(path).expanduser() / name).as_posix())
+    if len(kinds) > 1:
+        one = f"{path.rstrip('/')}/*{min(kinds)}"
+        raise DataError(
+            f"folder {path} holds {' and '.join(sorted(kinds))} files; say which are meant: {one!r}"
+        )
+    return [name for names in kinds.values() for name in names]
+
+
+def _fitting(pattern: str, folder: Path) -> list[str]:
+    """Return the files that fit a pattern, as a recipe names them."""
+    # Path.glob knows no absolute patterns.
+    found = map(Path, glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
+    wants_notes = _is_note(Path(pattern))
+    return [
+        name.as_posix()
+        for name in found
+        if (folder / name).is_file() and (wants_notes or not _is_note(name))
+    ]
+
+
+def _is_note(name: Path) -> bool:
+    """Say whether a file is what writers of folders leave behind: _SUCCESS, .part-0.parquet.crc."""
+    return any(part.startswith((".", "_")) and part != ".." for part in name.parts)
 
 
 def _hint(hint: str) -> str:

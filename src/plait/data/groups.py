@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from plait.data.fingerprints import text_keys
+from plait.data.fingerprints import read_keys
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from plait.data.fingerprints import Hashes
     from plait.data.store import Dataset
+
+    Nodes = npt.NDArray[np.int64]
 
 
 def group_keys(first: Hashes, second: Hashes) -> tuple[Hashes, npt.NDArray[np.int64]]:
@@ -23,20 +24,25 @@ def group_keys(first: Hashes, second: Hashes) -> tuple[Hashes, npt.NDArray[np.in
     """
     keys, places = np.unique(np.concatenate([first, second]), return_inverse=True)
     a, b = np.split(places.reshape(-1), 2)
-    parents = list(range(len(keys)))
-
-    def root(node: int) -> int:
-        while parents[node] != node:
-            parents[node] = parents[parents[node]]  # halves the way for whoever comes next
-            node = parents[node]
-        return node
-
-    for one, other in zip(a.tolist(), b.tolist(), strict=True):
-        low, high = sorted((root(one), root(other)))
-        parents[high] = low  # the least key of a group is its root
-    roots = np.array([root(node) for node in range(len(keys))], np.int64)
-    _, numbers = np.unique(roots, return_inverse=True)
+    _, numbers = np.unique(_find_roots(a, b, len(keys)), return_inverse=True)
     return keys, numbers.reshape(-1)
+
+
+def _find_roots(a: Nodes, b: Nodes, count: int) -> Nodes:
+    """Return the least node of each node's group, where a[i] and b[i] are in one.
+
+    Hooking and jumping (Shiloach & Vishkin 1982): the larger of two roots with a link between
+    them comes under the smaller, then every node under its root's root, until no link has two.
+    """
+    roots = np.arange(count)
+    while True:
+        low, high = np.minimum(roots[a], roots[b]), np.maximum(roots[a], roots[b])
+        apart = low != high
+        if not apart.any():
+            return roots
+        np.minimum.at(roots, high[apart], low[apart])
+        while not np.array_equal(further := roots[roots], roots):
+            roots = further
 
 
 def find_implied(train: Dataset, dev: Dataset) -> npt.NDArray[np.bool_]:
@@ -61,5 +67,6 @@ def find_implied(train: Dataset, dev: Dataset) -> npt.NDArray[np.bool_]:
 
 
 def _pair_keys(dataset: Dataset) -> tuple[Hashes, Hashes]:
-    first, second = zip(*dataset.read_texts(), strict=True)
-    return text_keys(pa.array(first, pa.string())), text_keys(pa.array(second, pa.string()))
+    columns = zip(*read_keys(dataset), strict=True)
+    first, second = (np.concatenate(keys) for keys in columns)
+    return first, second

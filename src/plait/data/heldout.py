@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from plait.data.fingerprints import join_keys, text_keys
-from plait.data.folders import find_file
+from plait.data.fingerprints import is_among, join_keys, read_keys, text_keys
+from plait.data.folders import find_files
 from plait.data.split import Split, SplitName
 from plait.errors import DataError
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from plait.data.store import Dataset
 
 HELD_OUT: tuple[SplitName, ...] = ("dev", "test")
-
-CHUNK = 1 << 14
-"""Rows of a data set that are looked up at once."""
 
 
 @dataclass(eq=False)
@@ -83,23 +79,33 @@ class HeldOut:
         """
         keys = [text_keys(column) for column in columns]
         if len(keys) == 1:
-            return np.isin(keys[0], self.texts)
-        return np.isin(join_keys(*keys), self.pairs)
+            return is_among(keys[0], self.texts)
+        return is_among(join_keys(*keys), self.pairs)
 
     def has_texts(self, dataset: Dataset) -> npt.NDArray[np.bool_]:
-        """Say which texts of a data set dev or test has: [rows, columns], by reading its files."""
+        """Say which texts of a data set dev or test has: [rows, columns].
+
+        Pairs are read out of their files again; of one text, its fingerprint tells.
+        """
         if dataset.key and dataset.key in self._found:
             return self._found[dataset.key]
-        found = np.zeros((len(dataset), len(dataset.tokens)), bool)
-        if len(self.texts):
-            every = iter(dataset.read_texts())
-            for start in range(0, len(dataset), CHUNK):
-                rows = [next(every) for _ in range(min(CHUNK, len(dataset) - start))]
-                for i, column in enumerate(zip(*rows, strict=True)):
-                    keys = text_keys(pa.array(column, pa.string()))
-                    found[start : start + len(rows), i] = np.isin(keys, self.texts)
+        if len(dataset.tokens) == 1:
+            known = np.sort(join_keys(self.texts))
+            found = is_among(dataset.fingerprints, known)[:, None]
+        else:
+            found = self._look_up(dataset)
         if dataset.key:
             self._found[dataset.key] = found
+        return found
+
+    def _look_up(self, dataset: Dataset) -> npt.NDArray[np.bool_]:
+        found = np.zeros((len(dataset), len(dataset.tokens)), bool)
+        begin = 0
+        for columns in read_keys(dataset) if len(self.texts) else ():
+            own = found[begin : begin + len(columns[0])]
+            for i, keys in enumerate(columns):
+                own[:, i] = is_among(keys, self.texts)
+            begin += len(own)
         return found
 
 
@@ -116,7 +122,7 @@ def find_held_out(config: RunConfig, root: Path | None) -> HeldOut:
         for split in HELD_OUT:
             for file in getattr(task, split):
                 try:
-                    find_file(file.path, root)
+                    find_files(file.path, root)
                 except DataError:
                     missing.append(file.path)
                 else:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+MOST_BYTES = 16 << 20
+"""Bytes that a chunk of ordinary rows has at most."""
+
+
 class Parquet(Source):
     """Parquet; what is compressed as a whole is unpacked to a temporary file first."""
 
@@ -39,12 +43,24 @@ class Parquet(Source):
             every = schema.names if columns.whole else []
             self._require(every, schema.names)
             names = [*columns, *every]
-            for batch in file.iter_batches(self.chunk_rows, columns=list(dict.fromkeys(names))):
+            wanted = list(dict.fromkeys(names))
+            for batch in _batches(file, self._num_rows(file, wanted), wanted):
                 numbers = np.arange(done, done + len(batch))
                 done += len(batch)
                 arrays = [batch.column(name) for name in names]
                 chunk = Chunk(numbers, arrays, size * done // total)
                 yield chunk.fold(every) if columns.whole else chunk
+
+    def _num_rows(self, file: Any, names: list[str]) -> int:
+        """Return how many rows to read at once: fewer than usual of very long ones."""
+        found = file.metadata
+        groups = [found.row_group(i) for i in range(found.num_row_groups)]
+        every = (group.column(i) for group in groups for i in range(group.num_columns))
+        # A column of lists or structs has a dot and more behind its name.
+        own = (c for c in every if c.path_in_schema.split(".")[0] in names)
+        size: int = sum(column.total_uncompressed_size for column in own)
+        fit: int = MOST_BYTES * found.num_rows // max(size, 1)
+        return min(self.chunk_rows, max(1, fit))
 
     @contextmanager
     def _open_parquet(self) -> Iterator[Any]:
@@ -67,3 +83,27 @@ class Parquet(Source):
         )
         if not any(test(inner) for test in tests):
             raise DataError(f"column {name!r} holds {kind}, not text", path=self.path)
+
+
+def _batches(file: Any, size: int, names: list[str]) -> Iterator[Any]:
+    """Give rows so many at a time, whatever the row groups.
+
+    As `iter_batches` does for all groups at once; but that holds the whole file in the end.
+    """
+    waiting, count = [], 0
+    for group in range(file.num_row_groups):
+        for batch in file.iter_batches(size, row_groups=[group], columns=names):
+            while len(batch):
+                waiting.append(batch.slice(0, size - count))
+                batch, count = batch.slice(size - count), count + len(waiting[-1])
+                if count == size:
+                    yield _join(waiting)
+                    waiting, count = [], 0
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(batches: list[Any]) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

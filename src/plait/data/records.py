@@ -108,9 +108,17 @@ class Survey:
 class RecordFile:
     """A file of rows, which may be read again and again."""
 
-    def __init__(self, path: Path, text: Sequence[str], ids: Sequence[str] = ("id",)):
+    def __init__(
+        self,
+        path: Path,
+        text: Sequence[str],
+        ids: Sequence[str] = ("id",),
+        *,
+        separator: str | None = None,
+        quoting: bool = True,
+    ):
         self.path = path
-        self.source = open_source(path)
+        self.source = open_source(path, separator=separator, quoting=quoting)
         self.columns = Columns(tuple(dict.fromkeys(text)), whole=True)
         named = set(self.source.names())
         self.number_name = None if named & set(ids) else "id"

@@ -90,6 +90,23 @@ def plain_text(value: object) -> str | None:
     return str(value)
 
 
+def pieces(text: Any, num_bytes: int) -> Iterator[Any]:
+    """Give a string array in slices of so many bytes at most, or of one row.
+
+    Work on texts may take many times their memory, and a chunk of long ones has much of it.
+    """
+    if not len(text):
+        return
+    bounds: npt.NDArray[np.int32]
+    bounds = np.frombuffer(text.buffers()[1], np.int32)[text.offset :][: len(text) + 1]
+    start = 0
+    while start < len(text):
+        most = int(np.searchsorted(bounds, int(bounds[start]) + num_bytes, side="right"))
+        end = min(max(most - 1, start + 1), len(text))
+        yield text.slice(start, end - start)
+        start = end
+
+
 LIST_MARK = "\x1f"
 """Stands before every word of a list of labels: ASCII's own sign between units."""
 

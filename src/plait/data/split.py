@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from plait.data.augmentations import AUGMENTATIONS, Augmentation, SetAugmentation, add_rows
+from plait.data.digests import file_digest
 from plait.data.files import open_source
 from plait.data.fingerprints import fingerprint
-from plait.data.folders import find_file
+from plait.data.folders import find_files
 from plait.data.labels import LabelError, build_reader
 from plait.data.rows import FileReport, RowReader, Rows, join_rows
 from plait.data.source import Columns, plain_text
@@ -60,7 +61,10 @@ class _File:
     """One file of a split, its task's settings filled in."""
 
     config: FileConfig
+    """As if the recipe named it by itself."""
     path: Path
+    entry: int
+    """Which path of the recipe stands for it, maybe among others."""
     columns: Columns
     label_map: dict[str, float]
     drops: bool = False
@@ -111,10 +115,10 @@ class Split:
         if self.split == "test":
             self.fold = None
         self.source: SplitName = "train" if self.fold else self.split
-        configs: tuple[FileConfig, ...] = getattr(self.task, self.source)
-        if not configs:
+        self.entries: tuple[FileConfig, ...] = getattr(self.task, self.source)
+        if not self.entries:
             raise RecipeError(f"task {self.task_name!r} has no {self.split} files")
-        self.files = [self._resolve(config, i > 0) for i, config in enumerate(configs)]
+        self.files = [file for entry in range(len(self.entries)) for file in self._resolve(entry)]
         where = f"tasks.{self.task_name}.augment"
         # Whoever reads a split without its labels wants its rows back, and no others.
         tables = self.task.augment if self.split == "train" and self.labelled else ()
@@ -132,9 +136,10 @@ class Split:
         drops = (file.drops or (file.drops_added and self.augmentations) for file in self.files)
         return any(sets) or any(drops)
 
-    def _resolve(self, config: FileConfig, is_added: bool) -> _File:
-        task, where = self.task, f"tasks.{self.task_name}"
-        path = find_file(config.path, self.root, self.hint)
+    def _resolve(self, entry: int) -> list[_File]:
+        """Find the files that a path of the recipe stands for."""
+        task, where, config = self.task, f"tasks.{self.task_name}", self.entries[entry]
+        found = find_files(config.path, self.root, self.hint)
         text = config.text or task.text
         if len(text) != len(task.text):
             raise RecipeError(
@@ -148,8 +153,19 @@ class Split:
         if self.split == "train" and self.labelled:
             said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
             mode = next(value for value in said if value is not None)
-        drops = mode is True or (mode == "added" and is_added)
-        return _File(config, path, columns, label_map, drops, bool(mode))
+        drops = mode is True or (mode == "added" and entry > 0)
+        return [
+            _File(
+                config.model_copy(update={"path": name}),
+                path,
+                entry,
+                columns,
+                label_map,
+                drops,
+                bool(mode),
+            )
+            for name, path in found.items()
+        ]
 
     def _label_columns(self, config: FileConfig) -> tuple[str, ...]:
         task, where = self.task, f"tasks.{self.task_name}"
@@ -172,7 +188,7 @@ class Split:
         task = self.task
         described: dict[str, Any] = {
             "files": [
-                {"content": _hash(file.path), "label_map": file.label_map, "id": file.columns.id}
+                {"content": _digest(file.path), "label_map": file.label_map, "id": file.columns.id}
                 | file.config.model_dump(exclude={"label_map", "id", *_LATER, "drop_overlap"})
                 | {"text": file.columns.text, "label": _as_written(file.columns.labels)}
                 | file.config.model_dump(include=_LATER, exclude_none=True)
@@ -185,6 +201,9 @@ class Split:
             if self._draws()
             else None,
         }
+        if self._draws() and len(self.files) > len(self.entries):
+            counts = Counter(file.entry for file in self.files)
+            described["together"] = [[e.path, counts[i]] for i, e in enumerate(self.entries)]
         if self.augmentations:  # entries made without any keep their names
             parts = [(name, part.describe()) for name, part in self.augmentations]
             described["augment"] = [self.task_name, self.seed, parts]
@@ -205,15 +224,19 @@ class Split:
         """
         self.reports.clear()
         self.extensions.clear()
-        total = sum(file.path.stat().st_size for file in self.files)
-        num_rows = before = 0
+        sizes = [file.path.stat().st_size for file in self.files]
+        # Rows that are drawn are counted first, in a reading of its own.
+        before = sum(sizes) if self._draws() else 0
+        total, num_rows = before + sum(sizes), 0
         parts = [
             (name, part, self._generator(f"augment {i}"))
             for i, (name, part) in enumerate(self.augmentations)
         ]
         extends = any(isinstance(part, SetAugmentation) for _, part, _ in parts)
         every: list[Rows] = []
-        for index, (file, chosen) in enumerate(zip(self.files, self._choose(), strict=True)):
+        for index, (file, chosen) in enumerate(
+            zip(self.files, self._choose(total, progress), strict=True)
+        ):
             reader, done = self._read(file), 0
             added: Counter[str] = Counter()
             num_held_out = 0
@@ -241,7 +264,7 @@ class Split:
                         yield more
                 if progress is not None:
                     progress(num_rows, before + rows.position, total)
-            before += file.path.stat().st_size
+            before += sizes[index]
             report = replace(reader.report(), added=dict(added), held_out=num_held_out)
             self.reports.append(report)
         if num_rows == 0:
@@ -338,26 +361,32 @@ class Split:
         return (self.task.count, self.task.fraction) if self.source == "train" else (None, None)
 
     def _draws(self) -> bool:
-        shares = [self._share(), *((f.config.count, f.config.fraction) for f in self.files)]
+        shares = [self._share(), *((entry.count, entry.fraction) for entry in self.entries)]
         return any(value is not None for share in shares for value in share)
 
-    def _choose(self) -> list[npt.NDArray[np.int64] | None]:
+    def _choose(self, total: int, progress: Progress | None) -> list[npt.NDArray[np.int64] | None]:
         """Return the numbers of the good rows to take of each file; None for all of them."""
         if not self._draws():
             return [None] * len(self.files)
-        chosen = []
+        counts, before = [], 0
         for file in self.files:
             # rows can only be drawn out of a known number: one more reading, without tokenising
-            total = sum(len(rows) for rows in self._read(file))
-            share = (file.config.count, file.config.fraction)
-            chosen.append(self._draw(total, share, file.config.path, str(file.path)))
-        together = sum(map(len, chosen))
-        kept = self._draw(together, self._share(), "", f"task {self.task_name!r}")
-        starts = np.cumsum([0, *map(len, chosen)])
-        return [
-            rows[kept[(kept >= low) & (kept < high)] - low]
-            for rows, low, high in zip(chosen, starts[:-1], starts[1:], strict=True)
-        ]
+            counts.append(0)
+            for rows in self._read(file):
+                counts[-1] += len(rows)
+                if progress is not None:
+                    progress(0, before + rows.position, total)
+            before += file.path.stat().st_size
+        chosen = []
+        for entry, config in enumerate(self.entries):
+            files = [file for file in self.files if file.entry == entry]
+            totals = [n for file, n in zip(self.files, counts, strict=True) if file.entry == entry]
+            what = str(files[0].path) if len(files) == 1 else config.path
+            share = (config.count, config.fraction)
+            chosen += _deal_out(self._draw(sum(totals), share, config.path, what), totals)
+        counts = [len(rows) for rows in chosen]
+        kept = self._draw(sum(counts), self._share(), "", f"task {self.task_name!r}")
+        return [rows[own] for rows, own in zip(chosen, _deal_out(kept, counts), strict=True)]
 
     def _draw(
         self, total: int, share: tuple[int | None, float | None], salt: str, what: str
@@ -393,14 +422,23 @@ def build_augmentation(
     return part
 
 
+def _deal_out(numbers: npt.NDArray[np.int64], counts: Sequence[int]) -> list[npt.NDArray[np.int64]]:
+    """Split rising numbers of rows end to end into those of each file, counted from its first."""
+    starts = np.cumsum([0, *counts])
+    ends = np.searchsorted(numbers, starts)
+    return [
+        numbers[low:high] - start
+        for low, high, start in zip(ends[:-1], ends[1:], starts[:-1], strict=True)
+    ]
+
+
 def _as_written(columns: tuple[str, ...]) -> str | tuple[str, ...] | None:
     """Name one column by itself, so that entries made when there was but one keep their names."""
     return columns if len(columns) > 1 else next(iter(columns), None)
 
 
-def _hash(path: Path) -> str:
+def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return file_digest(path)
     except OSError as error:
         raise DataError(f"cannot be read: {error}", path=path) from error

@@ -24,6 +24,7 @@ from plait.data.cache import FORMAT, Writer, load_or_build
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import cache_root
 from plait.data.rows import FileReport
+from plait.data.source import pieces
 from plait.data.split import Extension, Place, Progress, Split, SplitName
 from plait.errors import DataError
 
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
     Encode = Callable[[Sequence[str]], tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]
     """Texts become their tokens end to end, and their uncut lengths."""
+
+
+PIECE = 1 << 20
+"""Bytes of text that are tokenised together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,7 +228,8 @@ def load_split(
     key = hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
     arrays, meta = load_or_build(
         cache_root() / "tokens" / key,
-        lambda writer: _tokenise(source, encode, limit, writer, progress),
+        lambda writer, tell: _tokenise(source, encode, limit, writer, tell),
+        progress,
     )
     found = {name: torch.from_numpy(a) for name, a in arrays.items() if a.dtype != np.uint64}
     labels = found.get("labels")
@@ -294,7 +300,7 @@ def load_texts(
 
 
 def _tokenise(
-    source: Split, encode: Encode, limit: int, writer: Writer, progress: Progress | None
+    source: Split, encode: Encode, limit: int, writer: Writer, progress: Progress
 ) -> dict[str, Any]:
     """Write a split's arrays, a chunk at a time; return what goes into its meta."""
     columns = [f"text{i}" for i in range(len(source.task.text))]
@@ -309,10 +315,11 @@ def _tokenise(
 
     for rows in source.rows(progress):
         for name, texts in zip(columns, rows.texts, strict=True):
-            flat, lengths = encode(texts.to_pylist())
-            writer.append(f"{name}_ids", flat)
-            writer.append(f"{name}_lengths", lengths)
-            append_offsets(name, np.minimum(lengths, limit))
+            for some in pieces(texts, PIECE):
+                flat, lengths = encode(some.to_pylist())
+                writer.append(f"{name}_ids", flat)
+                writer.append(f"{name}_lengths", lengths)
+                append_offsets(name, np.minimum(lengths, limit))
         if rows.labels is not None:
             kind = np.int64 if source.task.kind == "classes" else np.float32
             writer.append("labels", rows.labels.astype(kind).ravel())

@@ -1,19 +1,23 @@
-"""Tokenised datasets become one column of texts, without labels and without what is held out."""
+"""Tokenised datasets become one column of texts, without labels and without what is held out.
+
+A text is known by its place in its data set, and its tokens are taken from there when a batch
+needs them: so that what is mapped of a large file stays mapped, and is never copied as a whole.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from plait.data import Collator, Dataset, Ragged
+from plait.data.fingerprints import token_keys
 from plait.types import TaskSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
     from torch import Tensor
@@ -21,23 +25,66 @@ if TYPE_CHECKING:
     from plait.pretrain.base import Material, Sources
     from plait.types import Tokens
 
+    Places = npt.NDArray[np.int64]
+
 ONE_TEXT = TaskSpec(kind="binary", text=("text",))
 """How the collator is told that a row is one text; its kind is not looked at."""
+
+
+class Texts:
+    """Some texts of some columns, numbered from 0, column after column."""
+
+    def __init__(self, columns: Sequence[tuple[Ragged, Places]]):
+        self.columns = [(column, rows) for column, rows in columns if len(rows)]
+        """Each with the rows of it that are meant, in order."""
+        self.ends = np.cumsum([len(rows) for _, rows in self.columns], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def take(self, numbers: Places) -> Ragged:
+        """Copy the tokens of some texts, in the order given."""
+        columns = np.searchsorted(self.ends, numbers, side="right")
+        starts, lengths = np.empty_like(numbers), np.empty_like(numbers)
+        chosen = [(i, columns == i) for i in np.unique(columns).tolist()]
+        for i, here in chosen:
+            column, rows = self.columns[i]
+            places = rows[numbers[here] - (self.ends[i] - len(rows))]
+            starts[here], lengths[here] = _bounds(column, places)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        # Where each token stands in its column.
+        tokens = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], lengths)
+        flat = np.empty(len(tokens), np.int32)
+        for i, here in chosen:
+            own = np.repeat(here, lengths)
+            flat[own] = self.columns[i][0].ids.numpy()[tokens[own]]
+        return Ragged(*map(torch.from_numpy, (flat, ends, lengths.astype(np.int32))))
+
+
+def _bounds(column: Ragged, rows: Places) -> tuple[Places, Places]:
+    """Return where the tokens of rows begin, and how many they are."""
+    offsets = column.offsets.numpy()
+    starts = offsets[rows]
+    return starts, offsets[rows + 1] - starts
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """Texts that become encoder input by their number."""
 
-    dataset: Dataset
+    texts: Texts
     collator: Collator
+    limit: int
+    """Tokens stored of a text at most."""
 
     def __len__(self) -> int:
-        return len(self.dataset)
+        return len(self.texts)
 
     def tokens(self, rows: Tensor) -> Tokens:
         """Return some texts, padded, on the CPU."""
-        return self.collator(self.dataset, rows, ONE_TEXT).tokens
+        taken, no_prints = self.texts.take(rows.numpy()), np.empty(0, np.uint64)
+        dataset = Dataset("texts", (taken,), None, (), lambda: no_prints, self.limit, tuple)
+        return self.collator(dataset, torch.arange(len(rows)), ONE_TEXT).tokens
 
 
 def datasets(material: Material | Sources, from_tasks: bool) -> list[Dataset]:
@@ -46,42 +93,54 @@ def datasets(material: Material | Sources, from_tasks: bool) -> list[Dataset]:
     return [*own, *material.texts.values()]
 
 
-def text_tokens(texts: Ragged) -> list[npt.NDArray[np.int32]]:
-    """Return every row's tokens."""
-    ids = texts.ids.numpy()
-    bounds = texts.offsets.tolist()
-    return [ids[a:b] for a, b in pairwise(bounds)]
+def find_filled(column: Ragged) -> npt.NDArray[np.bool_]:
+    """Say which rows have a token at least."""
+    filled: npt.NDArray[np.bool_] = np.diff(column.offsets.numpy()) > 0
+    return filled
 
 
-def without_doubles(
-    columns: Iterable[Sequence[npt.NDArray[np.int32]]],
-) -> list[npt.NDArray[np.int32]]:
-    """Return every text once, by its tokens, in the order they first appear; no empty one."""
-    kept = {tokens.tobytes(): tokens for column in columns for tokens in column if len(tokens)}
-    return list(kept.values())
+def every_text(material: Material | Sources, from_tasks: bool) -> Texts:
+    """Return every text of every column, each once, but for empty ones and those of dev and test.
+
+    The same are texts of the same tokens; they are in the order they first appear.
+    """
+    columns = [
+        (column, np.flatnonzero(find_filled(column) & ~held))
+        for data in datasets(material, from_tasks)
+        for column, held in zip(data.tokens, data.held_out().T, strict=True)
+    ]
+    keys = [np.empty(0, np.uint64), *(_keys(column, rows) for column, rows in columns)]
+    _, first = np.unique(np.concatenate(keys), return_index=True)
+    first.sort()
+    ends = np.cumsum([len(rows) for _, rows in columns])
+    kept = np.split(first, np.searchsorted(first, ends[:-1])) if columns else []
+    return Texts(
+        [
+            (column, rows[own - (end - len(rows))])
+            for (column, rows), own, end in zip(columns, kept, ends, strict=True)
+        ]
+    )
 
 
-def every_text(material: Material | Sources, from_tasks: bool) -> list[npt.NDArray[np.int32]]:
-    """Return the tokens of every text of every column, each once, but for those of dev and test."""
-    columns = []
-    for data in datasets(material, from_tasks):
-        for column, held in zip(data.tokens, data.held_out().T, strict=True):
-            every = zip(text_tokens(column), held.tolist(), strict=True)
-            columns.append([tokens for tokens, is_held in every if not is_held])
-    return without_doubles(columns)
+CHUNK = 1 << 16
+"""Texts whose tokens are looked at together."""
 
 
-def make_corpus(
-    texts: Sequence[npt.NDArray[np.int32]], material: Material, max_length: int
-) -> Corpus:
-    """Put texts end to end; inputs longer than `max_length` or the run's limit lose their end."""
+def _keys(column: Ragged, rows: Places) -> npt.NDArray[np.uint64]:
+    """Return a key per row, equal for the same tokens."""
+    ids, keys = column.ids.numpy(), np.empty(len(rows), np.uint64)
+    for begin in range(0, len(rows), CHUNK):
+        some = slice(begin, begin + CHUNK)
+        starts, lengths = _bounds(column, rows[some])
+        ends = np.cumsum(lengths)
+        places = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
+        keys[some] = token_keys(ids[places], lengths)
+    return keys
+
+
+def make_corpus(texts: Texts, material: Material, max_length: int) -> Corpus:
+    """Make texts ready to be batched; longer ones than `max_length` or the run's limit are cut."""
     collator = replace(material.collator, max_length=min(max_length, material.collator.max_length))
-    lengths = np.array([len(tokens) for tokens in texts], np.int32)
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    flat = np.concatenate(texts) if len(texts) else np.empty(0, np.int32)
     # Stored texts are cut to the run's limit already, so that no more could be asked for.
     limit = material.collator.max_length - material.collator.layout.num_single
-    ragged = Ragged(*map(torch.from_numpy, (flat, offsets, lengths)))
-    no_prints = np.empty(0, np.uint64)
-    dataset = Dataset("texts", (ragged,), None, (), lambda: no_prints, limit, tuple)
-    return Corpus(dataset, collator)
+    return Corpus(texts, collator, limit)

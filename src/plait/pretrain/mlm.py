@@ -142,7 +142,7 @@ class MaskedLanguageModel(StageKind):
         if mask_id is None:
             raise ValueError("the encoder's tokenizer has no mask token")
         every = every_text(material, self.from_tasks)
-        if not every:
+        if not len(every):
             raise ValueError("there is no text to train on")
         limit = self.max_length or material.collator.max_length
         corpus = make_corpus(every, material, limit)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from plait.model.heads import Head
 from plait.pretrain.base import STAGE_KINDS, Material, Objective, StageKind
-from plait.pretrain.corpus import Corpus, every_text, make_corpus, text_tokens
+from plait.pretrain.corpus import Corpus, Texts, every_text, find_filled, make_corpus
 from plait.types import Batch
 
 if TYPE_CHECKING:
@@ -161,17 +161,17 @@ class SimCSEPairs(_SimCSE):
 
     def objectives(self, material: Material) -> dict[str, Objective]:
         """Return one, of every pair or triplet."""
-        columns = self._find_columns(material)
-        count = len(columns[0])
-        corpus = make_corpus(
-            [text for column in columns for text in column], material, self.max_length
-        )
-        starts = tuple(i * count for i in range(len(columns)))
+        found = self._find_rows(material)
+        count = sum(len(rows) for _, rows in found)
+        width = len(found[0][0].tokens)
+        columns = [(data.tokens[i], rows) for i in range(width) for data, rows in found]
+        corpus = make_corpus(Texts(columns), material, self.max_length)
+        starts = tuple(i * count for i in range(width))
         return {"simcse-pairs": self._objective(corpus, starts, count, material)}
 
     def count(self, sources: Sources) -> int:
         """Count the pairs or triplets."""
-        return len(self._find_columns(sources)[0])
+        return sum(len(rows) for _, rows in self._find_rows(sources))
 
     def estimate(self, task: Task, rows: int) -> int:
         """Count every row of a task of pairs, as if all were alike."""
@@ -179,8 +179,10 @@ class SimCSEPairs(_SimCSE):
         takes = spec.kind == "binary" or (spec.kind == "score" and self.threshold is not None)
         return rows if self.from_tasks and spec.is_pair and takes else 0
 
-    def _find_columns(self, material: Material | Sources) -> list[list[npt.NDArray[np.int32]]]:
-        """Return the texts of every pair or triplet, column by column."""
+    def _find_rows(
+        self, material: Material | Sources
+    ) -> list[tuple[Dataset, npt.NDArray[np.int64]]]:
+        """Return the rows that are pairs or triplets, without an empty or held-out text."""
         found = []
         for name, task in material.tasks.items() if self.from_tasks else ():
             if (rows := self._positives(task, material.train[name])) is not None:
@@ -199,7 +201,7 @@ class SimCSEPairs(_SimCSE):
             raise ValueError(
                 f"{names}: some have pairs and some triplets; train them in stages apart"
             )
-        return self._columns([(data, rows) for _, data, rows in found])
+        return [(data, rows[_usable(data)[rows]]) for _, data, rows in found]
 
     def _positives(self, task: Task, data: Dataset) -> npt.NDArray[np.int64] | None:
         """Return the rows that are pairs of like meaning; None where a task says nothing of it."""
@@ -213,15 +215,9 @@ class SimCSEPairs(_SimCSE):
         low, high = spec.range
         return np.flatnonzero(data.labels.numpy() >= low + (high - low) * self.threshold)
 
-    @staticmethod
-    def _columns(
-        found: list[tuple[Dataset, npt.NDArray[np.int64]]],
-    ) -> list[list[npt.NDArray[np.int32]]]:
-        """Return the texts column by column, without rows that have an empty or held-out one."""
-        examples = []
-        for data, rows in found:
-            rows = rows[~data.held_out()[rows].any(axis=1)]
-            columns = [text_tokens(column) for column in data.tokens]
-            every = ([column[row] for column in columns] for row in rows.tolist())
-            examples += [texts for texts in every if all(len(text) for text in texts)]
-        return [list(column) for column in zip(*examples, strict=True)] or [[], []]
+
+def _usable(data: Dataset) -> npt.NDArray[np.bool_]:
+    """Say which rows have no text that is empty or held out."""
+    filled = np.stack([find_filled(column) for column in data.tokens], axis=1)
+    usable: npt.NDArray[np.bool_] = np.logical_and.reduce(filled & ~data.held_out(), axis=1)
+    return usable

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ import torch
 
 from plait import __version__
 from plait.config import RunConfig, differences, read_resolved, to_toml
+from plait.data.locks import lock
 from plait.errors import RunError
 from plait.training.checkpoint import atomic_path, remove_leftovers, write_text
 
@@ -185,20 +186,6 @@ def take_lock(file: IO[str], folder: RunFolder) -> None:
     """Keep a folder to this process for as long as the file is open."""
     if not lock(file):
         raise RunError(f"{folder.path} is being trained by another process")
-
-
-def lock(file: IO[Any]) -> bool:
-    """Keep a file to this process for as long as it is open; say whether no other had it."""
-    if os.name != "posix":  # no such lock elsewhere
-        return True
-    import fcntl
-
-    with suppress(OSError):  # some network drives have no locks, either
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def write_parts(

@@ -20,6 +20,9 @@ UNKNOWN_SHARE = 0.05
 CUT_SHARE = 0.1
 """Part of a task's inputs that may be cut without a word."""
 
+PIECE = 1 << 22
+"""Tokens that are looked at together."""
+
 MOST_NAMES = 5
 """Labels that a sentence names one by one."""
 
@@ -100,7 +103,8 @@ def _note_unknown(parts: Parts, name: str, dataset: Dataset) -> Iterator[str]:
     total = sum(len(text.ids) for text in dataset.tokens)
     if unknown is None or not total:
         return
-    count = sum(int((text.ids == unknown).sum()) for text in dataset.tokens)
+    pieces = (piece for text in dataset.tokens for piece in text.ids.split(PIECE))
+    count = sum(int((piece == unknown).sum()) for piece in pieces)
     if count > UNKNOWN_SHARE * total:
         yield (
             f"{name}: {count / total:.0%} of its tokens are unknown to the encoder's tokenizer, "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plait.data import Tokenizer, find_file, find_root
+from plait.data import Tokenizer, find_files, find_root
 from plait.errors import DataError, RecipeError, RunError
 from plait.losses import DEFAULT_LOSSES
 from plait.model.encoder import build_encoder
@@ -138,7 +138,7 @@ def find_kept(config: RunConfig, data: str | None) -> tuple[list[str], list[str]
         try:
             root = find_root(config.data, data)
             for file in config.tasks[name].dev:
-                find_file(file.path, root)
+                find_files(file.path, root)
         except DataError as error:
             told.append(f"{name} is kept, but not scored: {error}")
         else:

@@ -1,0 +1,104 @@
+"""A lock on a file: one process of a machine does the work, the others see how far it is.
+
+The system lets go of a lock whose process has ended, however it ended, so that none stays behind.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Tell = Callable[[int, int, int], None]
+    """Called with rows done, bytes done and bytes in all."""
+
+POLL_S = 0.2
+"""Seconds between two looks at a lock that another process has."""
+
+BEAT_S = 1.0
+"""Seconds between two notes of how far the work is."""
+
+PATIENCE_S = 300.0
+"""Seconds without such a note after which whoever has the lock is taken to hang."""
+
+
+def lock(file: IO[Any]) -> bool:
+    """Keep a file to this process for as long as it is open; say whether no other had it."""
+    if os.name != "posix":  # no such lock elsewhere
+        return True
+    import fcntl
+
+    with suppress(OSError):  # some network drives have no locks, either
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+@contextmanager
+def turn(path: Path, tell: Tell | None = None) -> Iterator[Tell]:
+    """Wait for one's turn at some work, telling how far the one at work is; give a `tell` for ours.
+
+    The work may be done by then: look first. It must do no harm to do it twice at once, for where
+    there are no locks, or where one hangs that has it, nobody waits.
+    """
+    while True:
+        with path.open("a+b") as file:
+            if not _wait(file, tell):
+                yield tell or _say_nothing
+                return
+            if not _is_at(file, path):  # its owner removed it, and a third may have made another
+                continue
+            try:
+                yield _Notes(file, tell)
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _wait(file: IO[bytes], tell: Tell | None) -> bool:
+    """Take the lock, or say that whoever has it hangs."""
+    began = time.time()
+    while not lock(file):
+        if time.time() - max(began, os.fstat(file.fileno()).st_mtime) > PATIENCE_S:
+            return False
+        file.seek(0)
+        numbers = file.read().split()
+        if tell is not None and len(numbers) == 3:
+            tell(*map(int, numbers))
+        time.sleep(POLL_S)
+    return True
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+class _Notes:
+    """Tells how far the work is, here and, through the file, to those who wait."""
+
+    def __init__(self, file: IO[bytes], tell: Tell | None):
+        self._file, self._tell = file, tell
+        self._last = 0.0
+
+    def __call__(self, rows: int, done: int, total: int) -> None:
+        if self._tell is not None:
+            self._tell(rows, done, total)
+        if time.monotonic() - self._last >= BEAT_S:
+            self._last = time.monotonic()
+            self._file.truncate(0)  # whoever reads now finds nothing, and looks again
+            self._file.write(f"{rows} {done} {total}".encode())
+            self._file.flush()
+
+
+def _say_nothing(*_: int) -> None:
+    pass

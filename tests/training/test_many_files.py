@@ -1,0 +1,33 @@
+"""A run does not depend on how its rows are spread over files."""
+
+from __future__ import annotations
+
+import csv
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from plait.config import read_recipe
+from plait.training.run import train
+
+
+def test_a_folder_of_parquet_trains_as_one_file(tiny_recipe, tmp_path):
+    """Down to the bits, pre-training included."""
+    recipe = tiny_recipe()
+    with (recipe.parent / "mood-train.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    (recipe.parent / "parts").mkdir()
+    for number, start in enumerate((0, 7, 30)):
+        some = rows[start : (7, 30, len(rows))[number]]
+        path = recipe.parent / "parts" / f"{number}.parquet"
+        pyarrow.parquet.write_table(pa.Table.from_pylist(some), path, row_group_size=5)
+    stages = ["stages=['first', 'then']", "stage.first.kind='mlm'", "stage.then.kind='finetune'"]
+    weights = [
+        (train(read_recipe(recipe, [*stages, *own]), tmp_path / out).folder / "model.safetensors")
+        for out, own in (
+            ("one", []),
+            ("folder", ["tasks.mood.train='parts'"]),
+            ("pattern", ["tasks.mood.train='parts/*.parquet'"]),
+        )
+    ]
+    assert len({path.read_bytes() for path in weights}) == 1
