@@ -18,6 +18,7 @@ COMMANDS = [
     "new",
     "check",
     "train",
+    "train-all",
     "plan",
     "search",
     "evaluate",

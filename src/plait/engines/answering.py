@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import pickle
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -60,7 +61,11 @@ def answer_on_ray(source: Source, engine: Engine) -> AnswerParts:
             rows = _stream(placed, todo, own, around, share, cluster.count_places(share))
             try:
                 for row in rows:
+                    if row["error"]:
+                        raise pickle.loads(row["error"])
                     yield json.loads(row["note"])
+            except PlaitError:
+                raise
             except Exception as error:
                 raise _explain(error) from error
 
@@ -99,24 +104,40 @@ def _stream(
         yield from answered.iter_rows()
 
 
+# What is wrong on purpose goes down the stream like the rest: Ray would wrap what is raised, in
+# ways that change, and end parts that are under way.
+
+
 def _read(batch: Any, plan: Plan, around: Surroundings) -> Iterator[Any]:
     """Cut a file into parts, a row of the stream for each."""
     file, done = batch["file"][0].as_py(), json.loads(batch["done"][0].as_py())
-    _enter(replace(around, paths=(plan.files[file],)))
-    for part, records in read_parts(plan, file, frozenset(done)):
-        rows = [pack_records(records)]
-        yield pa.table(
-            {"part": [json.dumps(asdict(part))], "rows": pa.array(rows, pa.large_binary())}
-        )
+    try:
+        _enter(replace(around, paths=(plan.files[file],)))
+        for part, records in read_parts(plan, file, frozenset(done)):
+            yield _row(part=json.dumps(asdict(part)), rows=pack_records(records))
+    except PlaitError as error:
+        yield _row(part="", rows=b"", error=pickle.dumps(error))
 
 
 def _answer(batch: Any, plan: Plan, source: Source, around: Surroundings) -> Any:
     """Answer a part; what goes on is its note."""
-    _enter(around)
-    part = Part(**json.loads(batch["part"][0].as_py()))
-    _refuse_deadly(plan.place(part))
-    records = unpack_records(batch["rows"][0].as_buffer())
-    return pa.table({"note": [json.dumps(answer_part(_load(source), plan, part, records))]})
+    if error := batch["error"][0].as_py():
+        return _row(note="", error=error)
+    try:
+        _enter(around)
+        part = Part(**json.loads(batch["part"][0].as_py()))
+        _refuse_deadly(plan.place(part))
+        records = unpack_records(batch["rows"][0].as_buffer())
+        return _row(note=json.dumps(answer_part(_load(source), plan, part, records)))
+    except PlaitError as found:
+        return _row(note="", error=pickle.dumps(found))
+
+
+def _row(*, error: bytes = b"", **columns: str | bytes) -> Any:
+    """Make a row of the stream."""
+    kinds = {str: pa.string(), bytes: pa.large_binary()}
+    cells: dict[str, str | bytes] = {**columns, "error": error}
+    return pa.table({name: pa.array([cell], kinds[type(cell)]) for name, cell in cells.items()})
 
 
 def _enter(around: Surroundings) -> None:
@@ -139,16 +160,8 @@ def _load(source: Source) -> Answerer:
     return load(source.run, device=source.device, precision=source.precision)
 
 
-def _explain(error: BaseException) -> Exception:
-    """Return what a worker raised on purpose, or a sentence about what went wrong."""
-    inner: BaseException | None = error
-    while inner is not None:
-        cause = getattr(inner, "cause", None)
-        if isinstance(inner, PlaitError) and cause is None:
-            inner.args = (str(inner).partition("\n")[0],)  # Ray adds advice on itself
-            return inner
-        # Ray's errors are of their cause's class as well, but say all they know at once.
-        inner = cause if isinstance(cause, BaseException) else inner.__cause__
+def _explain(error: Exception) -> RunError:
+    """Say in a sentence what nobody expected."""
     said = [line.strip() for line in str(error).splitlines() if line.strip()]
     return RunError(
         f"the workers could not go on ({type(error).__name__}: {said[-1] if said else ''}); what "
