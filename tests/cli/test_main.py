@@ -24,6 +24,8 @@ COMMANDS = [
     "evaluate",
     "predict",
     "submit",
+    "export",
+    "serve",
     "card",
     "ensemble",
     "audit",

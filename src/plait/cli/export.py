@@ -33,7 +33,7 @@ def export(
     ] = "fp32",
     data: DataOption = None,
 ) -> None:
-    """Write a run for ONNX Runtime, sentence-transformers or transformers.
+    """Write a run for other programs: ONNX Runtime and others.
 
     onnx answers every task; plait itself reads it back, with `plait predict DIR` and plait.load.
     It is compared with the run on dev where the recipe's files are at hand.
