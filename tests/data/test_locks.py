@@ -136,3 +136,10 @@ def test_a_failure_lets_the_next_one_in(tmp_path: Path) -> None:
     with turn(path, lambda *numbers: heard.append(numbers)) as tell:
         tell(1, 2, 3)
     assert heard == [(1, 2, 3)]
+
+
+def test_who_has_its_turn_already_does_not_wait(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with turn(path), turn(path) as tell:  # or it would wait for minutes
+        tell(1, 2, 3)
+    assert not path.exists()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ BEAT_S = 1.0
 
 PATIENCE_S = 300.0
 """Seconds without such a note after which whoever has the lock is taken to hang."""
+
+
+_held: ContextVar[frozenset[Path]] = ContextVar("_held", default=frozenset())
+"""What this thread, or task, has its turn at."""
 
 
 def lock(file: IO[Any]) -> bool:
@@ -46,8 +51,12 @@ def turn(path: Path, tell: Tell | None = None) -> Iterator[Tell]:
     """Wait for one's turn at some work, telling how far the one at work is; give a `tell` for ours.
 
     The work may be done by then: look first. It must do no harm to do it twice at once, for where
-    there are no locks, or where one hangs that has it, nobody waits.
+    there are no locks, or where one hangs that has it, nobody waits. Nor does who has it already:
+    what it calls to tell how far it is may come here again.
     """
+    if path in _held.get():
+        yield tell or _say_nothing
+        return
     while True:
         with path.open("a+b") as file:
             if not _wait(file, tell):
@@ -55,9 +64,11 @@ def turn(path: Path, tell: Tell | None = None) -> Iterator[Tell]:
                 return
             if not _is_at(file, path):  # its owner removed it, and a third may have made another
                 continue
+            before = _held.set(_held.get() | {path})
             try:
                 yield _Notes(file, tell)
             finally:
+                _held.reset(before)
                 path.unlink(missing_ok=True)
             return
 
