@@ -38,6 +38,7 @@ def words(overrides):
     return [word for override in overrides for word in ("-o", override)]
 
 
+@pytest.mark.slow
 def test_rays_workers_begin_again_and_come_to_the_same(type_plait, tiny_recipe, tmp_path):
     recipe, out, mark = tiny_recipe(), tmp_path / "run", tmp_path / "mark"
     killer = f"train.regularizers=[{{name='killer', rank=1, step=8, mark='{mark}'}}]"

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from plait.engines import Engine
-from plait.engines.cluster import Cluster, connected
+from plait.engines.cluster import Cluster, connected, prepare
+
+prepare()  # a test elsewhere may be the first to import Ray, and only to be refused
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,6 +90,13 @@ class Cluster:
         return sum(map(fit, self.nodes))
 
 
+def prepare() -> None:
+    """Say in the environment how a Ray of this machine keeps to itself."""
+    os.environ.update(LOOPBACK)
+    if AUTH_MODE not in os.environ:  # other users of this machine are on loopback, too
+        os.environ.update({AUTH_MODE: "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
+
+
 def import_ray() -> Any:
     """Import Ray, or say what to install."""
     try:
@@ -114,10 +122,8 @@ def connected(engine: Engine) -> Iterator[Cluster]:
     One that this process is connected to already is used as it is, and left so.
     """
     os.environ.update(QUIET)
-    if engine.address is None:
-        os.environ.update(LOOPBACK)  # Ray reads them when it is imported
-        if AUTH_MODE not in os.environ:  # other users of this machine are on loopback, too
-            os.environ.update({AUTH_MODE: "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
+    if engine.address is None and "ray" not in sys.modules:  # it reads them when it is imported
+        prepare()
     ray = import_ray()
     if ray.is_initialized():
         yield _look(ray)
