@@ -58,7 +58,8 @@ def turn(path: Path, tell: Tell | None = None) -> Iterator[Tell]:
             try:
                 yield _Notes(file, tell)
             finally:
-                path.unlink(missing_ok=True)
+                with suppress(PermissionError):  # Windows keeps what is open; it is swept later
+                    path.unlink(missing_ok=True)
             return
 
 
