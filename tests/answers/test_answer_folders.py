@@ -196,6 +196,12 @@ def test_files_that_do_not_belong_together_are_refused(model, plan, tmp_path):
         make_plan(model, files, tmp_path / "out", tasks=["mood"])
 
 
+def test_what_writers_of_folders_leave_behind_is_passed_over(plan, tmp_path):
+    plan()
+    (tmp_path / "rows" / "_notes.csv").write_text("other\n")
+    assert [path.stem for path in plan().files] == sorted(SIZES)
+
+
 def test_rows_of_json_stay_json(plan):
     with pytest.raises(UsageError, match="written as jsonl"):
         plan("jsonl", form="csv")

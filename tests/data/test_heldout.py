@@ -104,6 +104,19 @@ def test_the_report_tells(read):
     ]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "caught"),
+    [("one-*.csv", "one-dev.csv"), ("*-[!d]*.csv", "one-test.csv"), ("links", "links/dev.csv")],
+)
+def test_a_pattern_that_takes_in_dev_or_test_is_refused(read, tmp_path, pattern, caught):
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "dev.csv").symlink_to(tmp_path / "two-dev.csv")  # of another task
+    with pytest.raises(RecipeError, match=rf"takes in {caught}, which is a dev or test file"):
+        read("one", True, train=pattern)
+    assert len(texts(read("one", train="one-[tm][ro]*.csv"))) == 6
+    assert texts(read("one", train="one-dev.csv")) == ["a good film!"]  # by name, it is meant
+
+
 def test_pairs_count_as_pairs_in_either_order(read):
     """Texts of a dev pair may be there in other pairs, and in those of one text."""
     assert texts(read("two")) == [("x", "y"), ("y", "z"), ("new", "text")]

@@ -127,6 +127,18 @@ def test_nobody_waits_for_a_process_that_hangs(start: Start, tmp_path: Path) -> 
     assert len(list((cache_root() / "tokens").iterdir())) == 1
 
 
+def test_a_lock_that_cannot_be_removed_is_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("it is open")  # as on Windows
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    for _ in range(2):
+        with turn(tmp_path / "lock") as tell:
+            tell(1, 2, 3)
+
+
 def test_a_failure_lets_the_next_one_in(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with pytest.raises(RuntimeError, match="broken"), turn(path):

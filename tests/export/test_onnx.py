@@ -224,6 +224,10 @@ def test_a_damaged_export(exported, tmp_path):
     with pytest.raises(RunError, match="is not the graph that was exported"):
         plait.load(place)
     facts = json.loads((place / "export.json").read_text())
+    outside = facts | {"graphs": {str(exported / "model.onnx"): ""}}
+    (place / "export.json").write_text(json.dumps(outside))
+    with pytest.raises(RunError, match=r"a graph '.*model.onnx', which is outside"):
+        plait.load(place)
     (place / "export.json").write_text(json.dumps({k: v for k, v in facts.items() if k != "tasks"}))
     with pytest.raises(RunError, match="is damaged: it lacks tasks"):
         plait.load(place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_vectors(asking, model):
 
 
 def test_many_clients_at_once_get_their_own_answers(serving, model, held):
-    """Held until all are queued, so that they are answered in a few batches of like length."""
+    """Held until all are queued, so that they are answered in a few batches."""
     words = [f"the {thing} was {'very ' * n}fine ." for n in range(8) for thing in ("film", "book")]
 
     async def go():
@@ -237,6 +238,15 @@ def test_a_body_that_cannot_be_answered(asking, code, body, expected, words):
     assert words in done.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "body", [{"inputs": [1] * 300_000}, {"inputs": "a", "tasks": [1] * 300_000}]
+)
+def test_of_many_mistakes_the_first_is_told(asking, code, body):
+    began = time.monotonic()
+    assert code(asking("POST", "/v1/predict", json=body), 422) == "invalid"
+    assert time.monotonic() - began < 1  # while it is looked at, nobody else is answered
+
+
 def test_bodies_that_are_no_json(asking, code):
     as_json = {"content-type": "application/json"}
     done = asking("POST", "/v1/predict", content=b'{"inputs": ', headers=as_json)
@@ -354,12 +364,13 @@ def test_a_model_that_fails_is_no_traceback(serving, models, code):
 
     async def go():
         async with serving(backends=[Broken()]) as client:
-            return await client.predict("fine"), client.log
+            done = await client.predict("fine")
+        return done, client.log
 
     done, log = asyncio.run(go())
     assert code(done, 500) == "failed"
     assert "secret" not in done.text
-    assert [line["event"] for line in log][:2] == ["batch_failed", "batch_failed"]
+    assert [line["event"] for line in log].count("batch_failed") == 2
 
 
 # --- keys, hosts, ids --------------------------------------------------------------------
@@ -403,6 +414,17 @@ def test_a_local_server_answers_to_its_own_names(asking, code):
         assert code(asking("GET", "/v1/runs", headers={"Host": host}), 400) == "wrong_host"
     given = {"local_only": False}
     assert asking("GET", "/v1/runs", given=given, headers={"Host": "a.b"}).status_code == 200
+
+
+def test_pages_of_other_sites_cannot_ask_a_local_server(asking, code):
+    for site, status in (("same-origin", 200), ("none", 200), ("same-site", 200)):
+        assert asking("GET", "/v1/runs", headers={"Sec-Fetch-Site": site}).status_code == status
+    other = {"Sec-Fetch-Site": "cross-site"}
+    assert code(asking("GET", "/v1/runs", headers=other), 400) == "wrong_site"
+    assert asking("GET", "/", headers=other).status_code == 200  # a link may lead here
+    keys = {"Authorization": f"Bearer {KEY}"}
+    done = asking("GET", "/v1/runs", given={"keys": (KEY,)}, headers=other | keys)
+    assert done.status_code == 200
 
 
 def test_other_origins_are_not_let_in(asking):

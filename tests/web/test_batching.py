@@ -164,8 +164,43 @@ def test_after_the_end_the_rest_is_given_out():
     queue.close()
     with pytest.raises(Closed):
         put(queue, "b")
-    assert texts(queue.take(60)) == ["a"]
+    rows = queue.take(60)
+    assert texts(rows) == ["a"]
+    queue.finish(rows, [{"mood": 1}], 0.1)
     assert queue.take(60) == []
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_after_the_end_takers_wait_for_what_may_come_back(fails):
+    queue = make()
+    put(queue, "a")
+    rows = queue.take(0)
+    queue.close()
+    taken = []
+    other = threading.Thread(target=lambda: taken.append(queue.take(60)))
+    other.start()
+    other.join(0.2)
+    assert other.is_alive()  # neither gone nor asking over and over
+    if fails:
+        queue.fail(rows, ValueError("one"))
+    else:
+        queue.finish(rows, [{"mood": 1}], 0.1)
+    other.join(10)
+    assert list(map(texts, taken)) == [["a"] if fails else []]
+
+
+def test_what_one_taker_leaves_wakes_the_next():
+    queue = Queue(100, 32, 0.0, num_takers=2)
+    parcels = []
+    takers = [threading.Thread(target=lambda: parcels.append(queue.take(60))) for _ in range(2)]
+    for taker in takers:
+        taker.start()
+    time.sleep(0.2)  # until both wait
+    job = Job(64)
+    queue.put([Row(job, i, MOOD, ("mood",), ("a",)) for i in range(64)])
+    for taker in takers:
+        taker.join(10)
+    assert list(map(len, parcels)) == [16, 16]
 
 
 def test_tasks_of_one_pass_are_one_row():

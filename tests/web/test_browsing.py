@@ -107,10 +107,13 @@ def test_links_are_not_followed(run, tmp_path):
     for name in ("recipe.toml", "run.json", "scores.json", "metrics.jsonl"):
         (run / name).rename(tmp_path / name)
         (run / name).symlink_to(tmp_path / name)
+    (tmp_path / "ensemble.toml").write_text('members = ["secret"]')
+    (run / "ensemble.toml").symlink_to(tmp_path / "ensemble.toml")
     (tmp_path / "page.html").write_text(MARK)
     (run / "report.html").symlink_to(tmp_path / "page.html")
     told = read_record(run)
     assert (told["recipe"], told["scores"], told["device"]) == ("", [], None)
+    assert (told["kind"], told["members"]) == ("ensemble", [])
     assert read_curves(run)["losses"] == {}
     assert find_report(run) is None
 
@@ -139,6 +142,7 @@ def test_paths_lose_their_folders():
     said = "/a b/c.csv, line 3: no label; see '/x/y/z.toml' and https://e.org, 1/2"
     assert hide_folders("/home/me/data/dev.csv, line 3: no") == "dev.csv, line 3: no"
     assert hide_folders("there is no 'C:\\data\\x.csv'") == "there is no 'x.csv'"
+    assert hide_folders("there is no run at runs/mine/best; see") == "there is no run at best; see"
     assert "/x/" not in hide_folders(said)
     assert hide_folders(said).endswith("1/2")
 

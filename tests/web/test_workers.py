@@ -137,9 +137,35 @@ def test_a_process_answers_dies_and_comes_back(tiny_run, models):
         assert not worker.is_alive()
         worker.restart()
         assert worker.answer(ASK) == answers
+        worker._patience = 0.1
+        os.kill(worker.pid, signal.SIGSTOP)
+        with pytest.raises(Died, match="killed after"):
+            worker.answer(ASK)
+        assert not worker.is_alive()  # nor may it pass for alive until it has ended
+        worker.start()
+        assert not worker.is_alive()  # it cannot answer before it has loaded
     finally:
         worker.close()
     assert not worker.is_alive()
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(tiny_run, monkeypatch):
+    worker = Worker(RunsToLoad({"tiny": tiny_run}, device="cpu", precision="fp32", threads=1), 60)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("multiprocessing.context.SpawnProcess.start", refuse)
+            for _ in range(2):
+                with pytest.raises(OSError, match="no memory"):
+                    worker.restart()
+                assert not worker.is_alive()
+        worker.restart()
+        assert worker.is_alive()
+    finally:
+        worker.close()
+
+
+def refuse(process):
+    raise OSError("no memory")
 
 
 def test_a_run_that_cannot_be_loaded_is_told(tmp_path):

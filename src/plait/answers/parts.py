@@ -6,10 +6,8 @@ one that is answered again is the same file again.
 
 from __future__ import annotations
 
-import glob
 import uuid
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,11 +16,13 @@ from plait.answers.columns import rename_taken
 from plait.answers.formats import FORMATS
 from plait.answers.stream import CHUNK, answer_records, choose_columns
 from plait.data import RecordFile, Records, open_source
+from plait.data import find_files as find_data_files
 from plait.errors import DataError, UsageError
 from plait.training.checkpoint import disk_full_told
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from plait.answers.columns import AnswerColumns
     from plait.predict import Answerer
@@ -66,13 +66,12 @@ class Plan:
 
 
 def find_files(pattern: str) -> tuple[Path, ...]:
-    """Return the files that a pattern means, in the order of their names."""
-    # A pattern may have a root of its own, which Path.glob does not take.
-    names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True))  # noqa: PTH207
-    files = tuple(path for path in map(Path, names) if path.is_file())
-    if not files:
-        raise UsageError(f"no file is called {pattern}; a pattern is such as 'rows/*.parquet'")
-    return files
+    """Return the files that a pattern means, in the order of their names, as a recipe's does."""
+    try:
+        return tuple(find_data_files(pattern, None).values())
+    except DataError as error:
+        told = f"no file is called {pattern}; a pattern is such as 'rows/*.parquet'"
+        raise UsageError(told) from error
 
 
 def make_plan(
@@ -121,7 +120,7 @@ def make_plan(
 
 
 def _find_form(path: Path) -> str:
-    endings = [ending.lower() for ending in path.suffixes if ending not in (".gz", ".xz")]
+    endings = [ending for ending in map(str.lower, path.suffixes) if ending not in (".gz", ".xz")]
     form = {".ndjson": "jsonl"}.get(endings[-1], endings[-1][1:]) if endings else ""
     return form if form in ("tsv", "jsonl", "parquet") else "csv"
 

@@ -48,6 +48,12 @@ class HeldOut:
         return hashlib.blake2b(described.encode(), digest_size=20).hexdigest()
 
     @cached_property
+    def files(self) -> frozenset[Path]:
+        """The dev and test files themselves, wherever links lead."""
+        whole = (split for split in self.splits if not split.fold)  # a fold is of training files
+        return frozenset(file.path.resolve() for split in whole for file in split.files)
+
+    @cached_property
     def texts(self) -> Hashes:
         """Keys of all texts, rising."""
         return self._keys[0]

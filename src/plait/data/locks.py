@@ -69,7 +69,8 @@ def turn(path: Path, tell: Tell | None = None) -> Iterator[Tell]:
                 yield _Notes(file, tell)
             finally:
                 _held.reset(before)
-                path.unlink(missing_ok=True)
+                with suppress(PermissionError):  # Windows keeps what is open; it is swept later
+                    path.unlink(missing_ok=True)
             return
 
 

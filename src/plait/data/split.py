@@ -128,6 +128,20 @@ class Split:
         ]
         if self._leans_on_others and self.held_out is None:
             raise ValueError(f"task {self.task_name!r}: what dev and test have must be given")
+        if self.split == "train" and self.labelled:
+            self._refuse_held_out()
+
+    def _refuse_held_out(self) -> None:
+        """Refuse a folder or pattern that takes a dev or test file in; its name would be meant."""
+        for file in self.files:
+            pattern = self.entries[file.entry].path
+            if file.config.path == pattern or self.held_out is None:
+                continue
+            if file.path.resolve() in self.held_out.files:
+                raise RecipeError(
+                    f"tasks.{self.task_name}.train: {pattern} takes in {file.config.path}, which "
+                    "is a dev or test file; choose a pattern that leaves it out, or move it"
+                )
 
     @property
     def _leans_on_others(self) -> bool:

@@ -170,6 +170,8 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     if missing:
         raise RunError(f"{path} is damaged: it lacks {', '.join(sorted(missing))}")
     for file, wanted in facts["graphs"].items():
+        if Path(file).name != file:
+            raise RunError(f"{path} is damaged: it names a graph {file!r}, which is outside")
         if hash_file(folder / file) != wanted:
             raise RunError(f"{folder / file} is not the graph that was exported; copy it again")
     return facts

@@ -5,7 +5,7 @@ catalog.py   names become run folders; what is served, as everybody may know it
 parcels.py   what goes between the web's process and its workers
 models.py    loaded runs answer parcels of rows
 worker.py    the same in a process of its own
-batching.py  rows of many requests become parcels of like length
+batching.py  rows of many requests become parcels of one pass, the oldest first
 pool.py      workers answer parcels; one that dies is replaced
 schemas.py   what requests and answers look like
 problems.py  what goes wrong, in one shape

@@ -1,8 +1,8 @@
 """Rows of many requests become parcels: of one pass of one encoder, the oldest first.
 
-A row waits a few milliseconds at most for others to come along. Lengths do not matter, since the
-model pads none of them, and so nobody is passed over for others whose length suits better. The
-queue has an end; what does not fit is refused.
+A row waits a few milliseconds at most for others to come along. Lengths do not matter, since on a
+CPU plait's own BERT pads none of them, and so nobody is passed over for others whose length suits
+better. The queue has an end; what does not fit is refused.
 """
 
 from __future__ import annotations
@@ -117,14 +117,17 @@ class Queue:
             self._changed.notify()
 
     def take(self, patience: float) -> list[Row]:
-        """Wait for a parcel of rows; none where none came in so many seconds, or after the end."""
+        """Wait for a parcel of rows; none where none came in so many seconds, or after the end.
+
+        The end is when the queue is closed and nobody has rows that might still come back.
+        """
         until = time.monotonic() + patience
         with self._changed:
             while True:
                 self._drop_forgotten()
                 now = time.monotonic()
                 if not self._waiting:
-                    if self._is_closed or now >= until:
+                    if now >= until or (self._is_closed and not self._num_out):
                         return []
                     self._changed.wait(until - now)
                     continue
@@ -161,6 +164,8 @@ class Queue:
         taken = set(map(id, parcel))
         self._waiting = deque(row for row in self._waiting if id(row) not in taken)
         self._num_out += len(parcel)
+        if self._waiting:  # many may have come with one word, which woke one taker alone
+            self._changed.notify()
         return parcel
 
     def finish(self, rows: Sequence[Row], answers: Sequence[Answer], seconds: float) -> None:
@@ -174,6 +179,8 @@ class Queue:
                 job.num_left -= 1
                 if not job.num_left and not job.future.done():
                     _settle(job.future, job.answers)
+            if self._is_closed:  # it may have been the last that takers wait for
+                self._changed.notify_all()
 
     def fail(self, rows: Sequence[Row], error: Exception) -> int:
         """Put rows back to be tried once more; those tried twice fail. Return how many go back.

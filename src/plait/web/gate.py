@@ -116,9 +116,16 @@ class Gate:
                 "this server is for this machine; ask it as localhost or 127.0.0.1, or start it "
                 "with API keys to use it under other names",
             )
-        if (path.startswith("/v1/") or path == "/metrics") and not self._keys.admit(
-            _key_of(headers)
-        ):
+        is_asked = path.startswith("/v1/") or path == "/metrics"
+        if self._local_only and is_asked and headers.get("sec-fetch-site") == "cross-site":
+            # It could not read the answer, but have it made, and again.
+            raise Problem(
+                400,
+                "wrong_site",
+                "a page of another site asks; this server is for this machine, so open its own "
+                "page, or start it with API keys",
+            )
+        if is_asked and not self._keys.admit(_key_of(headers)):
             raise Problem(
                 401,
                 "unauthorized",

@@ -106,5 +106,6 @@ def _counted(what: str, tell: Tell) -> Callable[[str, int, int], None]:
 
 
 def hide_folders(message: str) -> str:
-    """Leave of every path in a sentence its last part."""
-    return re.sub(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:,;'\"()]+)+[/\\](?=[^\s/\\])", "", message)
+    """Leave of every path in a sentence its last part; a word with one stroke in it is none."""
+    part = r"[^\s/\\:,;'\"()]+"
+    return re.sub(rf"(?:[A-Za-z]:|{part})?(?:[/\\]{part})+[/\\](?=[^\s/\\])", "", message)

@@ -114,8 +114,8 @@ class Pool:
             self._watcher.failed(len(rows), again, error)
             return
         seconds = time.monotonic() - began
+        self._watcher.answered(rows, seconds)  # so that who is answered finds it in the figures
         self._queue.finish(rows, answers, seconds)
-        self._watcher.answered(rows, seconds)
 
     def _revive(self, number: int) -> None:
         """Start a worker again, sooner or later; while stopping, once if rows wait for it."""

@@ -96,9 +96,10 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _tell_kind(folder: Path) -> tuple[str, list[str]]:
     """Return the kind of a folder, and the names of an ensemble's members."""
-    if (folder / "ensemble.toml").is_file():
+    path = folder / "ensemble.toml"
+    if path.is_file():
         try:
-            table = tomllib.loads((folder / "ensemble.toml").read_text(encoding="utf-8"))
+            table = {} if path.is_symlink() else tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return "ensemble", []
         return "ensemble", [Path(str(member)).name for member in table.get("members", [])]

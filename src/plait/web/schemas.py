@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+# The first mistake is told. A million of them, as fit into a body, would keep all others waiting.
 Text = Annotated[str, Field(min_length=1)]
-Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
+Pair = Annotated[list[Text], Field(min_length=2, max_length=2, fail_fast=True)]
 
 
 class _Request(BaseModel):
@@ -27,10 +28,10 @@ class PredictRequest(_Request):
         },
     )
 
-    inputs: Text | Annotated[list[Text | Pair], Field(min_length=1)] = Field(
+    inputs: Text | Annotated[list[Text | Pair], Field(min_length=1, fail_fast=True)] = Field(
         description="One text, or a list of inputs: each a text, or a list of two for a pair."
     )
-    tasks: Annotated[list[str], Field(min_length=1)] | str | None = Field(
+    tasks: Annotated[list[str], Field(min_length=1, fail_fast=True)] | str | None = Field(
         None, description="One task or several; without it, all that take as many texts."
     )
     probabilities: bool = Field(True, description="Whether every label's is wanted.")
@@ -45,7 +46,7 @@ class EmbedRequest(_Request):
         json_schema_extra={"example": {"inputs": ["A quiet little film."]}},
     )
 
-    inputs: Text | Annotated[list[Text], Field(min_length=1)] = Field(
+    inputs: Text | Annotated[list[Text], Field(min_length=1, fail_fast=True)] = Field(
         description="One text, or a list of them."
     )
 

@@ -34,11 +34,12 @@ class Worker:
     def start(self) -> None:
         """Start the process; it loads while others do something else."""
         context = multiprocessing.get_context("spawn")  # threads and forks do not go together
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(
+        pipe, theirs = context.Pipe()
+        process = context.Process(
             target=_run, args=(theirs, self._wanted), name="plait-worker", daemon=True
         )
-        self._process.start()
+        process.start()  # fails where memory is short; the old one then stays in its place, ended
+        self._pipe, self._process, self._is_loaded = pipe, process, False
         theirs.close()  # so that the pipe ends when the process does
 
     def wait(self) -> Catalog:
@@ -46,6 +47,7 @@ class Worker:
         kind, value = self._receive(START_SECONDS)
         if kind == "error":
             raise value
+        self._is_loaded = True
         found: Catalog = value
         return found
 
@@ -70,6 +72,7 @@ class Worker:
         try:
             if not self._pipe.poll(seconds):
                 self._process.kill()
+                self._process.join(5)  # or it might pass for alive, and be given the next parcel
                 raise Died(f"a worker was killed after {seconds:g} s without an answer")
             found: tuple[str, Any] = self._pipe.recv()
         except (EOFError, OSError) as error:
@@ -81,8 +84,8 @@ class Worker:
         return f"a worker ended with code {self._process.exitcode}"
 
     def is_alive(self) -> bool:
-        """Say whether the process is there."""
-        return self._process.is_alive()
+        """Say whether the process is there and has loaded."""
+        return self._is_loaded and self._process.is_alive()
 
     def restart(self) -> None:
         """Start a process anew and wait until it can answer."""
@@ -92,8 +95,8 @@ class Worker:
 
     def close(self) -> None:
         """End the process."""
-        self._pipe.close()  # which it takes for the end
-        self._process.join(5)
+        self._pipe.close()  # which it takes for the end, once it has loaded
+        self._process.join(5 if self._is_loaded else 0)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()

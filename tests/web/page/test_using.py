@@ -55,6 +55,15 @@ def test_typing_is_answered_with_every_class_as_a_bar(tabs, address):
     assert said == f"mood: {expected['label']}"  # what a screen reader hears
 
 
+def test_an_emptied_box_shows_no_answer(tabs, address):
+    page = tabs.open(link(address, TEXT, run="tiny"))
+    card(page, "mood").locator(".verdict").wait_for()
+    page.get_by_label("Text", exact=True).fill("")
+    card(page, "mood").get_by_text("one of: bad, so-so, good").wait_for()
+    assert page.locator(".verdict").count() == 0
+    assert page.locator(".answers[aria-busy]").count() == 0
+
+
 def test_pairs_have_two_boxes_and_scores_a_scale(tabs, address):
     page = tabs.open(link(address, run="tiny"))
     page.get_by_label("Two texts").check()

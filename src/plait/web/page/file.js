@@ -197,7 +197,9 @@ class Work {
     const { table, run } = this;
     const places = this.columns.map((column) => table.names.indexOf(column.value));
     const answers = new AnswerTable(table, this.tasks);
+    this.stop?.abort(); // what is still answered of an earlier choice
     const stop = new AbortController();
+    this.stop = stop;
     this.signal.addEventListener("abort", () => stop.abort());
     const bar = el("progress", { max: table.rows.length, value: 0, "aria-label": "Rows answered" });
     const told = el("p", { class: "note" });
@@ -234,6 +236,8 @@ class Work {
       this.button.classList.remove("main"); // the download is what comes next
       announce(`Done: ${count(table.rows.length, "row")} answered`);
     } catch (error) {
+      stop.abort(); // nobody needs the rest
+      if (this.stop !== stop) return; // the place is a later choice's
       const stopped = error.name === "AbortError";
       this.outcome.replaceChildren(
         stopped
@@ -241,7 +245,7 @@ class Work {
           : complain(error),
       );
     } finally {
-      this.button.disabled = false;
+      if (this.stop === stop) this.button.disabled = false;
     }
   }
 }

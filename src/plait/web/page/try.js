@@ -162,10 +162,7 @@ class Form {
     this.node.querySelector(focused)?.focus();
     this.answers.replaceChildren();
     if (this.isFilled) this.ask();
-    else {
-      this.remember();
-      this.explain();
-    }
+    else this.rest();
   }
 
   // Before anything is asked: what would be answered.
@@ -207,7 +204,15 @@ class Form {
       return; // another key was pressed
     }
     if (this.isFilled) await this.ask();
-    else this.remember();
+    else this.rest();
+  }
+
+  // There is nothing to ask: neither an answer that is on its way nor an old one is shown.
+  rest() {
+    this.restart();
+    this.answers.removeAttribute("aria-busy");
+    this.remember();
+    this.explain();
   }
 
   restart() {
@@ -223,6 +228,7 @@ class Form {
     const empty = this.boxes.slice(0, this.wanted).find((box) => !box.value.trim());
     if (empty) {
       empty.focus();
+      this.answers.removeAttribute("aria-busy");
       this.answers.replaceChildren(
         el("p", { class: "note" }, "Write something first, or take a sample."),
       );
