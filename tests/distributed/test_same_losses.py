@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from launching import HERE, STILL, read_losses, train_all
+from launching import HERE, STILL, Norms, read_losses, read_norms, train_all
 from safetensors.torch import load_file
 
 from plait.config import read_recipe
@@ -90,7 +90,8 @@ def alone(folder, recipe, tiny_run):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLAIT_CACHE", str(folder / "cache"))
         for name in (*VARIANTS, "simcse"):
-            train(read_recipe(recipe, overrides_of(name, tiny_run)), folder / name)
+            config, out = read_recipe(recipe, overrides_of(name, tiny_run)), folder / name
+            train(config, out, listeners=[Norms(out)])
             torch.randn_like = noise
     return folder
 
@@ -127,6 +128,7 @@ def compare(one: Path, many: Path) -> None:
         for task, loss in line["losses"].items():
             assert other["losses"][task] == pytest.approx(loss, rel=2e-4, abs=2e-5), line["step"]
         assert line.get("conflicts", {}).keys() == other.get("conflicts", {}).keys()
+    assert read_norms(many) == pytest.approx(read_norms(one), rel=5e-3, abs=1e-5)
     scores = [json.loads((run / "scores.json").read_text()) for run in (one, many)]
     assert scores[0]["steps"] == scores[1]["steps"]
     assert scores[0]["best_step"] == scores[1]["best_step"]
