@@ -18,6 +18,14 @@ VARIANTS: dict[str, list[str]] = {
     "plain": ["train.clip=0.5", "train.accumulate=2", "train.warmup=0.2"],
     # 13 of 45 rows a batch: shares differ, and the last batch is smaller than 4 workers are many.
     "uneven": ["train.batch_size=13", "train.early_stopping={patience=1}", "train.eval_every=4"],
+    # One dev row scored: all workers but one have none.
+    "few scored": [
+        "train.batch_size=4",
+        "train.train_limit=5",
+        "train.eval_limit=1",
+        "train.early_stopping={patience=1, per_task=true}",
+        "train.eval_every=2",
+    ],
     "fewer rows than workers": ["train.batch_size=1", "train.max_steps=9"],
     "pcgrad": [TOGETHER, "train.aggregator='pcgrad'"],
     "gradvac": [TOGETHER, "train.aggregator='gradvac'"],
