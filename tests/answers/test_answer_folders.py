@@ -202,6 +202,26 @@ def test_what_writers_of_folders_leave_behind_is_passed_over(plan, tmp_path):
     assert [path.stem for path in plan().files] == sorted(SIZES)
 
 
+def test_files_are_read_as_they_are_said_to_be_written(model, plan, tmp_path):
+    plan()
+    for name in "ab":
+        lines = ["key|text", 'k|a "film', 'l|was "great']
+        (tmp_path / "rows" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    files = find_files("rows/[ab].csv")
+    settings = {"tasks": ["mood"], "separator": "|", "quoting": False}
+    wanted = make_plan(model, files, tmp_path / "out", **settings)
+    assert answer_folder(model, wanted).num_rows == 4
+    assert [row["text"] for row in read_all(tmp_path / "out")] == ['a "film', 'was "great'] * 2
+    other = make_plan(model, files, tmp_path / "out", **{**settings, "quoting": True})
+    with pytest.raises(RunError, match="was begun with another quoting"):
+        answer_folder(model, other, resume=True)
+
+
+def test_a_file_that_is_found_in_two_ways_is_answered_once(plan):
+    plan()
+    assert find_files("**/**/a.csv") == find_files("rows/a.csv")
+
+
 def test_rows_of_json_stay_json(plan):
     with pytest.raises(UsageError, match="written as jsonl"):
         plan("jsonl", form="csv")

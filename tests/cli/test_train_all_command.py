@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import time
 from importlib.util import find_spec
 
 import pytest
+
+from plait.cli.jobs import _Processes
+from plait.config import read_recipe
 
 
 @pytest.fixture
@@ -71,6 +76,7 @@ def test_one_that_fails_does_not_end_the_others(plait, recipes, tmp_path):
         ),
         (["predict", "RUN", "--input", "*.nothing", "--output", "a"], "no file is called"),
         (["predict", "RUN", "a text", "--engine", "ray"], "not both"),
+        (["predict", "RUN", "--input", "."], "is a folder: name its files"),
     ],
 )
 def test_what_does_not_go_together_is_refused(plait, trained, tmp_path, monkeypatch, words, said):
@@ -98,6 +104,33 @@ def test_without_ray_it_says_what_to_install(plait, monkeypatch, tmp_path, train
     done = plait(command, *words[command], "--engine", "ray")
     assert done.code == 2
     assert done.complaint() == "--engine ray needs Ray (pip install 'plait[ray]')"
+
+
+def test_a_pattern_is_read_as_told(plait, trained, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("key|text\nk|the film, it was great .\n")
+    words = ["predict", trained, "--task", "mood", "--output", tmp_path / "out"]
+    done = plait(*words, "--input", tmp_path / "*.csv", "--separator", "|")
+    assert done.code == 0, done.err
+    for path in (tmp_path / "out").glob("part-*.csv"):
+        assert '"the film, it was great ."' in path.read_text()
+
+
+def test_runs_that_a_ctrl_c_has_reached_already_save_all_the_same(tiny_recipe, tmp_path):
+    """A terminal sends it to all processes at once; being told a second time must not hurt."""
+    config = read_recipe(tiny_recipe(), ["train.epochs=2000", "log_every=1"])
+    (tmp_path / "logs").mkdir()
+    hands = _Processes(1, None, tmp_path / "logs")
+    hands.start("long", config, tmp_path / "run")
+    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+    (job,) = hands.active
+    while not checkpoint.exists():
+        assert job.process.poll() is None, job.log.read_text()
+        time.sleep(0.05)
+    job.process.send_signal(signal.SIGINT)
+    time.sleep(0.001)
+    hands.end()
+    assert "everything is saved" in job.log.read_text()
 
 
 def test_a_pattern_is_answered_into_a_folder_and_gone_on_with(plait, trained, tmp_path):

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from plait.training.listeners import Listener
+
 HERE = Path(__file__).parent
 TIMEOUT = 240
 
@@ -46,6 +48,28 @@ def train_all(num_workers: int, folder: Path, runs: list[dict[str, Any]]) -> Non
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+class Norms(Listener):
+    """Notes the size of every update's gradient, to which AdamW's updates are blind."""
+
+    def __init__(self, run: Path | str):
+        self.path = Path(f"{run}.norms")
+        self.norms: list[float] = []
+
+    def step(self, record: Any) -> None:
+        """Note one."""
+        self.norms.append(float(record.result.grad_norm))
+
+    def close(self) -> None:
+        """Leave them beside the run."""
+        self.path.write_text(json.dumps(self.norms))
+
+
+def read_norms(run: Path) -> list[float]:
+    """Return what was noted beside a run."""
+    norms: list[float] = json.loads(Path(f"{run}.norms").read_text())
+    return norms
 
 
 def read_losses(run: Path) -> list[dict[str, Any]]:

@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+from launching import Norms
+
 from plait.config import read_recipe
 from plait.distributed import find_launch, joined
 from plait.runs import train
@@ -20,5 +22,6 @@ if __name__ == "__main__":
                 read_recipe(run["recipe"], run["overrides"]),
                 run["out"],
                 resume=run.get("resume", False),
+                listeners=[Norms(run["out"])],
                 team=team,
             )

@@ -59,6 +59,18 @@ def test_rays_workers_begin_again_and_come_to_the_same(type_plait, tiny_recipe, 
     assert not list(tmp_path.glob(".ray-*"))
 
 
+def test_one_worker_is_a_process_like_any_other(type_plait, tiny_recipe, tmp_path):
+    """One is what there is unless more are asked for; it draws what this process would draw."""
+    recipe, quick = tiny_recipe(), ["train.max_steps=6", "log_every=1"]
+    here = train(read_recipe(recipe, quick), tmp_path / "here").folder
+    out = tmp_path / "there"
+    done = type_plait("train", recipe, "--out", out, "--engine", "ray", *words(quick))
+    assert done.returncode == 0, done.stderr
+    losses = [[line["losses"] for line in read_losses(run)] for run in (here, out)]
+    assert len(losses[0]) == 6
+    assert losses[1] == losses[0]
+
+
 @pytest.mark.slow
 def test_what_a_worker_finds_wrong_is_said_once_and_not_tried_again(
     type_plait, tiny_recipe, tmp_path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from launching import HERE, STILL, read_losses, train_all
+from launching import HERE, STILL, Norms, read_losses, read_norms, train_all
 from safetensors.torch import load_file
 
 from plait.config import read_recipe
@@ -18,6 +18,14 @@ VARIANTS: dict[str, list[str]] = {
     "plain": ["train.clip=0.5", "train.accumulate=2", "train.warmup=0.2"],
     # 13 of 45 rows a batch: shares differ, and the last batch is smaller than 4 workers are many.
     "uneven": ["train.batch_size=13", "train.early_stopping={patience=1}", "train.eval_every=4"],
+    # One dev row scored: all workers but one have none.
+    "few scored": [
+        "train.batch_size=4",
+        "train.train_limit=5",
+        "train.eval_limit=1",
+        "train.early_stopping={patience=1, per_task=true}",
+        "train.eval_every=2",
+    ],
     "fewer rows than workers": ["train.batch_size=1", "train.max_steps=9"],
     "pcgrad": [TOGETHER, "train.aggregator='pcgrad'"],
     "gradvac": [TOGETHER, "train.aggregator='gradvac'"],
@@ -90,7 +98,8 @@ def alone(folder, recipe, tiny_run):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLAIT_CACHE", str(folder / "cache"))
         for name in (*VARIANTS, "simcse"):
-            train(read_recipe(recipe, overrides_of(name, tiny_run)), folder / name)
+            config, out = read_recipe(recipe, overrides_of(name, tiny_run)), folder / name
+            train(config, out, listeners=[Norms(out)])
             torch.randn_like = noise
     return folder
 
@@ -127,6 +136,7 @@ def compare(one: Path, many: Path) -> None:
         for task, loss in line["losses"].items():
             assert other["losses"][task] == pytest.approx(loss, rel=2e-4, abs=2e-5), line["step"]
         assert line.get("conflicts", {}).keys() == other.get("conflicts", {}).keys()
+    assert read_norms(many) == pytest.approx(read_norms(one), rel=5e-3, abs=1e-5)
     scores = [json.loads((run / "scores.json").read_text()) for run in (one, many)]
     assert scores[0]["steps"] == scores[1]["steps"]
     assert scores[0]["best_step"] == scores[1]["best_step"]

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plait.config import read_recipe
 from plait.distributed import ALONE, Team, find_launch
-from plait.errors import RecipeError
-from plait.training.workers import check_device
+from plait.errors import RecipeError, RunError, WorkerLostError
+from plait.training.build import build
+from plait.training.checkpoint import load_state
+from plait.training.folder import RunFolder
+from plait.training.starting import Start
+from plait.training.workers import (
+    check_device,
+    compare_recipes,
+    compare_workers,
+    lost_workers_told,
+)
 from plait.types import Batch, Tokens
 
 
@@ -100,3 +112,70 @@ def test_more_workers_than_gpus_are_refused(monkeypatch):
         check_device("auto", two)
     check_device("cpu", two)
     check_device("cuda:0", ALONE)
+
+
+class Beside(Team):
+    """Two workers, of whom the other says what this one does, but for some of it."""
+
+    size = 2
+
+    def __init__(self, **other):
+        self.other = {name.replace("_", " "): value for name, value in other.items()}
+
+    def each(self, value):
+        self.said = value
+        return [value, {**value, **self.other}]
+
+
+def test_workers_with_other_settings_are_refused(tiny_recipe):
+    config = read_recipe(tiny_recipe())
+    same = Beside()
+    compare_recipes(config, same)
+    assert "setting train.lr" in same.said
+    assert "setting data.root" not in same.said  # what is there is compared, not where
+    with pytest.raises(RunError, match=r"worker 1 has another setting train\.lr than worker 0"):
+        compare_recipes(config, Beside(**{"setting train.lr": 0.5}))
+    with pytest.raises(RunError, match=r"another setting stage\.more\.epochs"):
+        compare_recipes(config, Beside(**{"setting stage.more.epochs": 3}))
+
+
+def test_workers_that_start_from_other_weights_or_plugins_are_refused(
+    tiny_recipe, tiny_run, tmp_path
+):
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text("")
+    config = read_recipe(tiny_recipe(), [f"start='{tiny_run}'", f"plugins=['{plugin}']"])
+    parts = build(config, Start.find(config, RunFolder(tmp_path / "run")))
+    compare_workers(replace(parts, team=Beside()), {})
+    with pytest.raises(RunError, match="worker 1 has another run to start from than worker 0"):
+        compare_workers(replace(parts, team=Beside(run_to_start_from="other")), {})
+    with pytest.raises(RunError, match=r"another plugin .*plugin\.py"):
+        compare_workers(replace(parts, team=Beside(**{f"plugin {plugin}": "other"})), {})
+
+
+class Leaving(Team):
+    """Any error means that another worker is gone."""
+
+    def lost(self, error):
+        return True
+
+
+def tell_loss(team, run):
+    with (
+        pytest.raises(WorkerLostError) as told,
+        lost_workers_told(team, RunFolder(run), "plait train --resume"),
+    ):
+        raise RuntimeError("Connection closed by peer")
+    return str(told.value)
+
+
+def test_a_lost_worker_is_told_with_what_can_be_gone_on_with(tiny_run, tmp_path):
+    steps = load_state(tiny_run / "checkpoint.safetensors").total_steps
+    said = tell_loss(Leaving(), tiny_run)
+    assert f"the checkpoint of update {steps} stands" in said
+    assert said.endswith("with: plait train --resume")
+    nothing = tell_loss(Leaving(), tmp_path / "run")
+    assert nothing.endswith("before anything was written; start them again")
+    other = Leaving()
+    other.rank = 1  # perhaps on a host that does not see the folder
+    assert "what was saved last stands" in tell_loss(other, tmp_path / "run")

@@ -90,6 +90,8 @@ def _describe(model: Answerer, plan: Plan, form: Mapping[str, Any]) -> dict[str,
     found = [(name, p.stat()) for name, p in zip(plan.names, plan.files, strict=True)]
     return {
         "input": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in found],
+        "separator": plan.separator,
+        "quoting": plan.quoting,
         "model": model.identify(),
         "calibration": model.temperatures,
         "tasks": {c.task: {"text": c.text, "threshold": c.threshold} for c in plan.columns},

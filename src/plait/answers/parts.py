@@ -59,6 +59,9 @@ class Plan:
     """Of the parts, which is also how their names end."""
     out: Path
     part_rows: int = PART_ROWS
+    separator: str | None = None
+    quoting: bool = True
+    """Both as a recipe's file has them."""
 
     def place(self, part: Part) -> Path:
         """Return where a part is written."""
@@ -85,19 +88,25 @@ def make_plan(
     probabilities: bool = False,
     threshold: Mapping[str, float] | None = None,
     part_rows: int = PART_ROWS,
+    separator: str | None = None,
+    quoting: bool = True,
 ) -> Plan:
     """Choose what is read of files, which have the same columns, and what is written.
 
     Parts have the files' format unless another is given. Objects of JSON need not have the same
-    keys, so they stay JSON.
+    keys, so they stay JSON. `separator` and `quoting` are as a recipe's file has them.
     """
     forms = {path: _find_form(path) for path in files}
     first = files[0]
-    names = open_source(first).names()
+
+    def read_names(path: Path) -> Sequence[str]:
+        return open_source(path, separator=separator, quoting=quoting).names()
+
+    names = read_names(first)
     for path in files[1:]:
         if forms[path] != forms[first]:
             raise UsageError(f"{path} is not of the format of {first}; answer them one by one")
-        if forms[path] != "jsonl" and open_source(path).names() != names:
+        if forms[path] != "jsonl" and read_names(path) != names:
             raise DataError(f"the columns are not those of {first}", path=path)
     if forms[first] == "jsonl" and form not in (None, "jsonl"):
         raise UsageError("rows of JSON have no fixed columns: their answers are written as jsonl")
@@ -116,7 +125,16 @@ def make_plan(
     columns = rename_taken(chosen, [FILE, ROW, *names])
     absolute = tuple(path.absolute() for path in files)
     found = tuple(path.as_posix() for path in files)
-    return Plan(absolute, found, tuple(columns), form or forms[first], out, part_rows)
+    return Plan(
+        absolute,
+        found,
+        tuple(columns),
+        form or forms[first],
+        out,
+        part_rows,
+        separator=separator,
+        quoting=quoting,
+    )
 
 
 def _find_form(path: Path) -> str:
@@ -128,7 +146,8 @@ def _find_form(path: Path) -> str:
 def read_parts(plan: Plan, file: int, done: Container[int] = ()) -> Iterator[tuple[Part, Records]]:
     """Read the parts of a file; those whose first rows are in `done` are passed over."""
     texts = [name for column in plan.columns for name in column.text]
-    slices = RecordFile(plan.files[file], texts).slices(plan.part_rows)
+    found = RecordFile(plan.files[file], texts, separator=plan.separator, quoting=plan.quoting)
+    slices = found.slices(plan.part_rows)
     for records, is_last in _read_ahead(slices):
         start = int(records.numbers[0])
         if start not in done:

@@ -22,6 +22,8 @@ class FolderRequest:
     texts: list[str] | None
     tasks: list[str] | None
     column: list[str] | None
+    separator: str | None
+    quoting: bool
     form: str | None
     probabilities: bool
     accuracy: float | None
@@ -69,6 +71,8 @@ def predict_folder(request: FolderRequest) -> None:
             form=request.form,
             probabilities=request.probabilities,
             threshold=least,
+            separator=request.separator,
+            quoting=request.quoting,
         )
         answer = None
         if request.engine.is_ray:

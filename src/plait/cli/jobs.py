@@ -226,10 +226,11 @@ class _Processes(_Hands):
         return [(job.name, _read_reason(job) if job.process.returncode else None) for job in over]
 
     def end(self) -> None:
-        """Send each a Ctrl-C."""
+        """Send each a polite kill: a Ctrl-C at the terminal has reached them all already, and
+        a second one would not let them save.
+        """
         for job in self.active:
-            if job.process.poll() is None:
-                job.process.send_signal(signal.SIGINT)
+            job.process.terminate()
         for job in self.active:
             job.process.wait()
 
@@ -262,7 +263,7 @@ class _OnRay(_Hands):
     def finished(self) -> list[tuple[str, str | None]]:
         """Wait for a last message."""
         return [
-            (name, None if message[0] == "done" else message[1])
+            (name, None if message[0] == "done" else message[-1])
             for name, message, _ in self.crew.hear()
         ]
 

@@ -145,6 +145,8 @@ def predict(
             texts=texts,
             tasks=task,
             column=column,
+            separator=_check_reading(input_, separator, quoting=quoting),
+            quoting=quoting,
             form=form,
             probabilities=probabilities,
             accuracy=accuracy,
@@ -214,6 +216,8 @@ def _check_words(
         raise UsageError("give texts as arguments or a file with --input, not both")
     if column and input_ is None:
         raise UsageError("--column names a column of a file: give the file with --input")
+    if input_ is not None and input_.is_dir():
+        raise UsageError(f"{input_} is a folder: name its files, such as --input '{input_}/*.csv'")
     if input_ is not None and not input_.is_file():
         raise UsageError(
             f"there is no file {input_}; leave out --input to read lines from standard input"

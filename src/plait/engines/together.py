@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plait.distributed import Workers
+from plait.distributed import Team, Workers
 from plait.distributed.workers import PATIENCE
 from plait.engines.cluster import MISSING, connected, import_ray
 from plait.engines.remote import MOST_LOSSES, Surroundings, describe_surroundings
@@ -93,9 +93,10 @@ def train_together(
     if failure is not None:
         raise failure
     if result is None:
+        begun = f"go on from what was saved last with: {command}"
         raise WorkerLostError(
             f"Ray gave the run up, whose workers were lost {MOST_LOSSES + 1} times or could not be "
-            f"started; go on from what was saved last with: {command}"
+            f"started; {begun if folder.recipe.exists() else 'nothing was written'}"
         )
     return Outcome(out, result)
 
@@ -191,7 +192,7 @@ def _work(asked: dict[str, Any]) -> None:
     try:
         if refusal := order.around.enter():
             raise UsageError(refusal)
-        team = RayWorkers(context.get_local_rank(), context.get_local_world_size(), board)
+        team = _make_team(context, board)
         folder, resume = RunFolder(order.folder), order.resume
         if leads:
             if ray.get(board.begin.remote()) > 1:
@@ -222,19 +223,48 @@ def _work(asked: dict[str, Any]) -> None:
         ray.get(board.finish.remote(result))
 
 
+def _make_team(context: Any, board: Any) -> Team:
+    """Return who trains: one worker is what a process of its own is, whoever started it."""
+    if context.get_world_size() == 1:
+        return RayAlone(board)
+    return RayWorkers(context.get_local_rank(), context.get_local_world_size(), board)
+
+
+class RayAlone(Team):
+    """One worker, who stops when whoever started it says so."""
+
+    def __init__(self, board: Any):
+        self._bell = _Bell(board)
+
+    def any(self, flag: bool) -> bool:
+        """Say whether it wants to stop, or somebody at the board does."""
+        return flag or self._bell.rings()
+
+
 class RayWorkers(Workers):
     """Workers who stop when whoever started them says so."""
 
     def __init__(self, local_rank: int, local_size: int, board: Any):
         super().__init__(local_rank, local_size)
-        self._board, self._last, self._is_stopping = board, 0.0, False
+        self._bell = _Bell(board)
 
     def any(self, flag: bool) -> bool:
         """Say whether a worker wants to stop, or somebody at the board does."""
-        if self.leads and time.monotonic() - self._last > SECONDS_A_STEP:
+        return super().any(flag or (self.leads and self._bell.rings()))
+
+
+class _Bell:
+    """Asks the board now and then whether to stop."""
+
+    def __init__(self, board: Any):
+        self._board, self._last, self._has_rung = board, 0.0, False
+
+    def rings(self) -> bool:
+        """Say whether somebody wants an end."""
+        if time.monotonic() - self._last > SECONDS_A_STEP:
             self._last = time.monotonic()
-            self._is_stopping = import_ray().get(self._board.is_stopping.remote())
-        return super().any(flag or self._is_stopping)
+            self._has_rung = import_ray().get(self._board.is_stopping.remote())
+        return self._has_rung
 
 
 class Relay(Listener):

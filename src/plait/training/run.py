@@ -50,7 +50,12 @@ from plait.training.scoring import TeamScorer
 from plait.training.stages import build_stage, check_stages, drop_heads
 from plait.training.starting import Start, find_kept
 from plait.training.teachers import Lessons
-from plait.training.workers import check_device, compare_workers, lost_workers_told
+from plait.training.workers import (
+    check_device,
+    compare_recipes,
+    compare_workers,
+    lost_workers_told,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,6 +112,7 @@ def _train(
     team: Team,
 ) -> Outcome:
     check_device(config.device, team)
+    compare_recipes(config, team)
     team.lead(lambda: check_folder(folder.path, config, resume=resume, command=command))
     if team.lead(lambda: _read_state(folder)).finished:
         return Outcome(folder.path, team.lead(lambda: folder.read_json(folder.scores)))
