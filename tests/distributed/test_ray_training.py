@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import subprocess
 import sys
@@ -14,7 +15,10 @@ from plait.config import read_recipe
 from plait.runs import train
 from plait.training.checkpoint import load_state
 
-pytest.importorskip("ray")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None,  # not importorskip: Ray is imported when asked for
+    reason="Ray is not installed (pip install 'plait[ray]')",
+)
 
 
 @pytest.fixture

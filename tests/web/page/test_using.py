@@ -404,15 +404,18 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(tabs, serve):
 
 def test_texts_stay_texts(tabs, address):
     """Whoever writes a run or a file cannot put anything into the page; `tabs` hears alerts."""
+    tabs.expected = ("This document requires", "Failed to load resource")
     page = tabs.open(link(address, HTML, HTML, run="tiny"))
     card(page, "same").locator(".verdict").wait_for()
     page.goto(link(address, HTML, run="labels"))
     page.get_by_role("heading", name="signs").wait_for()
     assert f"Any {HTML}" in page.locator("article").inner_text()
     page.goto(f"{address}/#/runs/{quote(HTML)}")
+    page.get_by_role("alert").wait_for()
     page.goto(f"{address}/#/file")
+    page.locator(".drop").wait_for()
     page.evaluate(DROP, [".drop", f"{HTML}.csv", f"text,{HTML}\nfine,{HTML}\n"])
-    assert page.locator("td", has_text=HTML).count() == 1
+    page.locator("td", has_text=HTML).wait_for()  # one, or it fails
     page.goto(f"{address}/#/runs/labels")
     page.get_by_text(f"Signs {HTML}").wait_for()
     page.goto(f"{address}/#/runs/labels/mistakes")
@@ -420,7 +423,6 @@ def test_texts_stay_texts(tabs, address):
     assert page.locator("img[src=x]").count() == 0
     refused = "() => { try { document.body.innerHTML = '<b>x</b>'; } catch (e) { return e.name; } }"
     assert page.evaluate(refused) == "TypeError"  # the policy itself refuses HTML
-    tabs.expected = ("This document requires", "Failed to load resource")
 
 
 def test_the_keyboard_alone(tabs, address):
