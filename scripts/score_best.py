@@ -58,7 +58,7 @@ def score(config: Any, dev: dict[str, Dataset], rest: Any, folder: Path) -> dict
     right = answers["quora"] == dev["quora"].labels.numpy()
     return {
         "dev": scores,
-        "interval": draw_intervals(answers, dev),
+        "interval": draw_intervals(config, answers, dev),
         "quora_without_implied": float(right[rest].mean()),
         "quora_implied_rows": int((~rest).sum()),
     }
@@ -73,15 +73,21 @@ def read_answers(config: Any, name: str, dataset: Dataset, folder: Path) -> Any:
     return np.array([given[i] for i in dataset.ids])
 
 
-def draw_intervals(answers: dict[str, Any], dev: dict[str, Dataset]) -> dict[str, list[float]]:
+def draw_intervals(
+    config: Any, answers: dict[str, Any], dev: dict[str, Dataset]
+) -> dict[str, list[float]]:
     """Return the 95% interval of every figure over draws of each task's rows."""
     generator = np.random.default_rng(1)
     drawn = {}
     for name, given in answers.items():
         labels = dev[name].labels.numpy()
 
-        def measure(rows: Any, given: Any = given, labels: Any = labels) -> dict[str, float]:
-            if labels.dtype.kind == "f" and len(np.unique(labels)) > 5:
+        is_score = config.tasks[name].kind == "score"
+
+        def measure(
+            rows: Any, given: Any = given, labels: Any = labels, is_score: bool = is_score
+        ) -> dict[str, float]:
+            if is_score:
                 return {"figure": float(np.corrcoef(given[rows], labels[rows])[0, 1])}
             return {"figure": float((given[rows] == labels[rows]).mean())}
 
