@@ -63,6 +63,9 @@ def joined(launch: Launch) -> Iterator[Workers]:
     if torch.cuda.is_available() and launch.local_size <= torch.cuda.device_count():
         torch.cuda.set_device(launch.local_rank)
         backend = "cpu:gloo,cuda:nccl"
+    # Read later, it would keep the group for good as a default of its functions (see `leave`).
+    import torch.distributed.nn
+
     dist.init_process_group(backend, timeout=PATIENCE)
     team = Workers(launch.local_rank, launch.local_size)
     try:
@@ -72,11 +75,14 @@ def joined(launch: Launch) -> Iterator[Workers]:
             raise
         raise ToldElsewhereError(Interrupted("stopped")) from error
     except PlaitError as error:
-        if not _speaks_first():
+        speaks = _speaks_first()
+        if backend == "gloo":  # NCCL would wait here for workers that are gone
+            team.leave()
+        if not speaks:
             raise ToldElsewhereError(error) from error
         raise
     else:
-        dist.destroy_process_group()
+        team.leave()
 
 
 def _speaks_first() -> bool:

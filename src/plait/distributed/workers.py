@@ -35,6 +35,15 @@ class Workers(Team):
         self._talk = dist.new_group(backend="gloo", timeout=LONG_PATIENCE)
         self._generators: dict[torch.device, torch.Generator] = {}
 
+    def leave(self) -> None:
+        """Part from the others, and wait for the threads that carried what was said.
+
+        Such a thread still holds the tensors of its last message for a moment. Were Python gone by
+        then, it would take the process with it; and it lives as long as its group is known here.
+        """
+        del self._talk
+        dist.destroy_process_group()
+
     # --- losses and gradients ---
 
     def loss(
