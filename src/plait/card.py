@@ -150,7 +150,8 @@ def _data(config: RunConfig, info: Mapping[str, Any]) -> list[Sequence[str]]:
     counts = info.get("data", {})
     rows = []
     for name, task in config.tasks.items():
-        for split, files in (("train", task.train), ("dev", task.dev)):
+        splits = {"train": task.train, "unlabelled": task.unlabelled, "dev": task.dev}
+        for split, files in splits.items():
             found = counts.get(split, {}).get(name)
             if files or found:
                 rows.append([name, split, *_files(files, found), task.licence or "not told"])
@@ -162,7 +163,7 @@ def _data(config: RunConfig, info: Mapping[str, Any]) -> list[Sequence[str]]:
     if config.data.folds:
         part = f"part {config.data.fold} of {config.data.folds} of the training rows"
         lines.append(f"Here dev is {part}, and the dev files were left unread.")
-    for found in (counts.get("train", {}), counts.get("texts", {})):
+    for found in (counts.get(split, {}) for split in ("train", "unlabelled", "texts")):
         for name, facts in found.items():
             if rows_out := facts.get("held_out_rows"):
                 lines.append(

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from plait.card import make_card
 from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
 from plait.distributed import ALONE
@@ -88,12 +90,30 @@ class _Teacher:
     def answer(
         self, config: RunConfig, tasks: Sequence[str], data: str | None, progress: Progress
     ) -> dict[str, Floats]:
-        """Answer the training rows of a recipe's tasks, drawn and augmented as its own are."""
+        """Answer the training rows of a recipe's tasks, drawn and augmented as its own are.
+
+        Behind those with labels come those without.
+        """
         # As the models answer: a calibration may come and go, and is no part of who teaches.
         model = load(self.folder, device=config.device, calibrated=False)
-        datasets = model.read(config, "train", data=data, tasks=tasks)
-        watched = model.watched(progress)
-        return {task: watched.answer(task, datasets[task]) for task in tasks}
+        with_labels = model.read(config, "train", data=data, tasks=tasks)
+        without = model.read(config, "unlabelled", data=data, tasks=tasks)
+        answers = {}
+        for task in tasks:
+            parts = [some[task] for some in (with_labels, without) if task in some]
+            total = sum(map(len, parts))
+            found, done = [], 0
+            for part in parts:
+                watched = model.watched(_shifted(progress, done, total))
+                found.append(watched.answer(task, part))
+                done += len(part)
+            answers[task] = np.concatenate(found)
+        return answers
+
+
+def _shifted(progress: Progress, before: int, total: int) -> Progress:
+    """Tell of rows as of those that come after others."""
+    return lambda task, done, _: progress(task, before + done, total)
 
 
 def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec]) -> _Teacher:

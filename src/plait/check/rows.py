@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Progress = Callable[[str, int, int], None]
     """Called with what is under way, how much of it is done and how much there is."""
 
-SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
+SPLITS: tuple[SplitName, ...] = ("train", "unlabelled", "dev", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ def read_splits(
         for split in SPLITS:
             source: SplitName = "train" if fold and split == "dev" else split
             if not getattr(task, source):
-                if split != "test":
+                if split in ("train", "dev"):
                     yield _no_files(name, split)
                 continue
             try:
@@ -115,7 +115,9 @@ def read_splits(
                     update={"id": None, "augment": ()}
                     | {s: _without_ids(getattr(task, s)) for s in SPLITS}
                 )
-                labelled = split != "test" or _has_labels(task, root, config.data.hint)
+                labelled = split != "unlabelled" and (
+                    split != "test" or _has_labels(task, root, config.data.hint)
+                )
                 reading = Split(
                     name,
                     bare,
@@ -129,7 +131,7 @@ def read_splits(
                     config.data.drop_overlap,
                     held_out,
                 )
-                reading.bad_rows = "skip" if labelled else "error"
+                reading.bad_rows = "error" if split == "test" and not labelled else "skip"
                 yield from _read(reading, config, progress)
             except UsageError as error:
                 if split == "test":

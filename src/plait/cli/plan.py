@@ -127,9 +127,12 @@ def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> 
             config, tokenizer, "train", data=data, tasks=to_read, progress=display.reading
         )
         texts = load_named_texts(config, tokenizer, data=data, progress=display.reading)
+        unlabelled = load_data(
+            config, tokenizer, "unlabelled", data=data, tasks=to_read, progress=display.reading
+        )
     finally:
         display.close()
-    return Amounts(given, train, texts)
+    return Amounts(given, train, texts, unlabelled)
 
 
 # --- writing -----------------------------------------------------------------------------

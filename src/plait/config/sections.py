@@ -116,6 +116,9 @@ class TaskConfig(Section, TaskSpec):
     """Files to choose the best checkpoint by."""
     test: Files = ()
     """Files to answer in the end; labels are not needed for `plait submit`."""
+    unlabelled: Files = ()
+    """Files without labels, which the teacher of a stage that distils answers. Rows that dev or
+    test has are left out."""
     count: int | None = Field(default=None, ge=1)
     """Draw this many training rows out of all the task's files, without replacement."""
     fraction: float | None = Field(default=None, gt=0, le=1)

@@ -14,7 +14,7 @@ from plait.errors import RecipeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-SPLITS = ("train", "dev", "test")
+SPLITS = ("train", "dev", "test", "unlabelled")
 
 
 def lay_over_run(

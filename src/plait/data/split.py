@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes done and bytes in all."""
 
-SplitName = Literal["train", "dev", "test"]
+SplitName = Literal["train", "dev", "test", "unlabelled"]
 
 NOT_ROWS = {"inputs", "text", "threshold"}
 """Settings of a task that its rows do not depend on."""
@@ -111,8 +111,11 @@ class Split:
     """What was added to all of them together."""
 
     def __post_init__(self) -> None:
-        self.bad_rows = (self.task.bad_rows or self.bad_rows) if self.labelled else "error"
-        if self.split == "test":
+        self.trains = self.split == "unlabelled" or (self.split == "train" and self.labelled)
+        # Who only wants answers wants one for every row, be it as it may.
+        keep = not (self.labelled or self.trains)
+        self.bad_rows = "error" if keep else (self.task.bad_rows or self.bad_rows)
+        if self.split in ("test", "unlabelled"):
             self.fold = None
         self.source: SplitName = "train" if self.fold else self.split
         self.entries: tuple[FileConfig, ...] = getattr(self.task, self.source)
@@ -128,7 +131,7 @@ class Split:
         ]
         if self._leans_on_others and self.held_out is None:
             raise ValueError(f"task {self.task_name!r}: what dev and test have must be given")
-        if self.split == "train" and self.labelled:
+        if self.trains:
             self._refuse_held_out()
 
     def _refuse_held_out(self) -> None:
@@ -138,9 +141,10 @@ class Split:
             if file.config.path == pattern or self.held_out is None:
                 continue
             if file.path.resolve() in self.held_out.files:
+                where = f"tasks.{self.task_name}.{self.split}"
                 raise RecipeError(
-                    f"tasks.{self.task_name}.train: {pattern} takes in {file.config.path}, which "
-                    "is a dev or test file; choose a pattern that leaves it out, or move it"
+                    f"{where}: {pattern} takes in {file.config.path}, which is a dev or test "
+                    "file; choose a pattern that leaves it out, or move it"
                 )
 
     @property
@@ -164,9 +168,11 @@ class Split:
         columns = Columns(text, self._label_columns(config), name or None)
         label_map = task.label_map if config.label_map is None else config.label_map
         mode: DropOverlap = False
-        if self.split == "train" and self.labelled:
+        if self.trains:
             said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
             mode = next(value for value in said if value is not None)
+        if self.split == "unlabelled":  # nobody published a figure that such rows were part of
+            mode = True
         drops = mode is True or (mode == "added" and entry > 0)
         return [
             _File(
@@ -353,14 +359,13 @@ class Split:
         labels = None
         if self.labelled:
             labels = build_reader(self.task, file.columns.labels, file.label_map, config.scale)
-        # Without labels every row is wanted back, an empty one too.
         try:
             return RowReader(
                 source,
                 file.columns,
                 labels,
                 self.bad_rows,
-                keep_empty=not self.labelled,
+                keep_empty=not (self.labelled or self.trains),  # each is wanted back
                 constant=plain_text(config.constant),
             )
         except LabelError as error:

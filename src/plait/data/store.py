@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -62,6 +63,14 @@ class Ragged:
     def to(self, device: torch.device | str) -> Ragged:
         """Return the same rows on another device."""
         return Ragged(*(t.to(device) for t in (self.ids, self.offsets, self.lengths)))
+
+    def join(self, other: Ragged) -> Ragged:
+        """Return these rows and then others; tokens are copied."""
+        return Ragged(
+            torch.cat([self.ids, other.ids]),
+            torch.cat([self.offsets, other.offsets[1:] + self.offsets[-1]]),
+            torch.cat([self.lengths, other.lengths]),
+        )
 
     def select(self, rows: Sequence[int]) -> Ragged:
         """Return some of the rows, in the order given."""
@@ -123,6 +132,33 @@ class Dataset:
         """Return the same examples with tokens and labels on another device."""
         labels = None if self.labels is None else self.labels.to(device)
         return replace(self, tokens=tuple(t.to(device) for t in self.tokens), labels=labels)
+
+    def join(self, other: Dataset) -> Dataset:
+        """Return these examples and then others of the same task; tokens and labels are copied."""
+        assert self.labels is not None
+        assert other.labels is not None
+
+        def find_places(rows: Sequence[int]) -> list[Place]:
+            ours = [i for i, row in enumerate(rows) if row < len(self)]
+            theirs = [i for i, row in enumerate(rows) if row >= len(self)]
+            places = self.find_places([rows[i] for i in ours])
+            places += other.find_places([rows[i] - len(self) for i in theirs])
+            order = dict(zip([*ours, *theirs], places, strict=True))
+            return [order[i] for i in range(len(rows))]
+
+        return replace(
+            self,
+            tokens=tuple(a.join(b) for a, b in zip(self.tokens, other.tokens, strict=True)),
+            labels=torch.cat([self.labels, other.labels]),
+            ids=[*self.ids, *other.ids],
+            find_fingerprints=lambda: np.concatenate([self.fingerprints, other.fingerprints]),
+            read_texts=lambda: chain(self.read_texts(), other.read_texts()),
+            report=(*self.report, *other.report),
+            key=f"{self.key}+{other.key}",
+            find_places=find_places,
+            extensions=(*self.extensions, *other.extensions),
+            find_held_out=lambda: np.concatenate([self.held_out(), other.held_out()]),
+        )
 
     def select(self, rows: Sequence[int]) -> Dataset:
         """Return some of the examples, in the order given: a few, since their tokens are copied."""

@@ -34,8 +34,11 @@ class Material:
     texts: Mapping[str, Dataset]
     """The recipe's [texts.NAME] that the kind names."""
     answers: Mapping[str, Tensor] = field(default_factory=dict)
-    """A teacher's to the training rows, by task: probabilities [rows, classes] or scores [rows].
-    Empty while a recipe is only checked: batches alone may look at them."""
+    """A teacher's to the training rows, by task: probabilities [rows, classes] or scores [rows],
+    those to `unlabelled` rows behind. Empty while a recipe is only checked: batches alone may look
+    at them."""
+    unlabelled: Mapping[str, Dataset] = field(default_factory=dict)
+    """The tasks' rows without labels; only a teacher's answers make anything of them."""
 
 
 @dataclass(frozen=True, slots=True)

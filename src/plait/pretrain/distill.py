@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plait.data import Dataset
+    from plait.types import TaskSpec
 
 FLOOR = torch.finfo(torch.float32).eps
 """A teacher's probability below this counts as this: its logarithm stays finite, and a yes that
@@ -37,6 +38,9 @@ class Distill(StageKind):
 
     `tasks` are those of the stage that learn from the teacher, all unless set; the others learn
     from their labels alone.
+
+    A task's `unlabelled` rows come behind its training rows; what the teacher answers is their
+    label as well (Thakur et al. 2021, https://arxiv.org/abs/2010.08240, call it augmented data).
     """
 
     pretrains = False
@@ -64,24 +68,44 @@ class Distill(StageKind):
         for name, task in material.tasks.items():
             data, loss = material.train[name], task.loss
             if name in (self.taught or material.tasks):
-                data = _add_answers(data, material.answers.get(name))
+                data = _add_answers(
+                    data, material.unlabelled.get(name), material.answers.get(name), task.spec
+                )
                 loss = Distilled(loss, self.temperature, self.weight)
             rows = Rows(data, task.spec, material.collator)
             made[name] = Objective(len(rows), rows, loss, rows=rows)
         return made
 
 
-def _add_answers(data: Dataset, answers: Tensor | None) -> Dataset:
+def _add_answers(
+    data: Dataset, unlabelled: Dataset | None, answers: Tensor | None, spec: TaskSpec
+) -> Dataset:
     """Put the teacher's answers beside the labels, both as columns.
 
-    While a recipe is only being checked there are none yet.
+    While a recipe is only being checked there are none yet, and rows without labels get any.
     """
+    assert data.labels is not None
+    if unlabelled is not None:
+        shape = (len(unlabelled), *data.labels.shape[1:])
+        own = torch.zeros(shape, dtype=data.labels.dtype)
+        if answers is not None:
+            own = _decide(answers[len(data) :], spec).to(own)
+        data = data.join(replace(unlabelled, labels=own))
     if answers is None:
         return data
     assert data.labels is not None
     beside = answers.reshape(len(data), -1)
-    own = data.labels.reshape(len(data), -1)
-    return replace(data, labels=torch.cat([own.to(beside), beside], dim=1))
+    known = data.labels.reshape(len(data), -1)
+    return replace(data, labels=torch.cat([known.to(beside), beside], dim=1))
+
+
+def _decide(answers: Tensor, spec: TaskSpec) -> Tensor:
+    """Return the labels that a teacher's answers come to."""
+    if spec.kind == "score":
+        return answers
+    if spec.kind == "labels":
+        return answers > spec.threshold
+    return answers.argmax(dim=1)
 
 
 class Distilled(Loss):

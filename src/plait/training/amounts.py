@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plait.errors import RecipeError
 from plait.pretrain.base import Sources
-from plait.training.build import build_kind, build_tasks
+from plait.training.build import build_kind, build_tasks, find_taught
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +25,19 @@ class Amounts:
     train: Mapping[str, Dataset] = field(default_factory=dict)
     texts: Mapping[str, Dataset] = field(default_factory=dict)
     """The [texts.NAME] that were read."""
+    unlabelled: Mapping[str, Dataset] = field(default_factory=dict)
+    """Rows without labels, of tasks that have a teacher."""
 
     @property
     def rows(self) -> dict[str, int]:
         """Training rows by task."""
         return dict(self.given) | {task: len(dataset) for task, dataset in self.train.items()}
+
+    def stage_rows(self, config: RunConfig, name: str) -> dict[str, int]:
+        """Training rows by task that a stage learns from; a teacher makes those of more."""
+        taught = find_taught(config, name)
+        more = {task: len(self.unlabelled[task]) for task in taught if task in self.unlabelled}
+        return {task: count + more.get(task, 0) for task, count in self.rows.items()}
 
     def examples(self, config: RunConfig, name: str) -> tuple[int, bool] | None:
         """Count a pre-training stage's examples of a pass, and say whether that is exact.

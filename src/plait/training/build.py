@@ -180,6 +180,7 @@ def _check_kind(config: RunConfig, index: int) -> None:
             )
     if isinstance(kind, MetaKind):
         check_meta(config, name, kind)
+    _check_unlabelled(config)
     if not kind.pretrains:
         return
     for key in NOT_PRETRAINING:
@@ -191,6 +192,24 @@ def _check_kind(config: RunConfig, index: int) -> None:
             f"stages: {name!r} pre-trains after the last fine-tuning, whose best checkpoint is "
             "what a run keeps; put it before"
         )
+
+
+def find_taught(config: RunConfig, name: str) -> tuple[str, ...]:
+    """Return the tasks that a stage's teacher is asked about; none where it has no teacher."""
+    kind = build_kind(config, name)
+    trained = config.stage_config(name).tasks or tuple(config.tasks)
+    return (kind.taught or trained) if kind.teacher else ()
+
+
+def _check_unlabelled(config: RunConfig) -> None:
+    """Refuse files without labels where nobody answers them."""
+    taught = {task for name in config.stages for task in find_taught(config, name)}
+    for task, settings in config.tasks.items():
+        if settings.unlabelled and task not in taught and task in config.trained_tasks:
+            raise RecipeError(
+                f"tasks.{task}.unlabelled names files, but no stage has a teacher that answers "
+                "them; let one distil (kind = { name = 'distill', teacher = RUN })"
+            )
 
 
 def stage_settings(config: RunConfig, name: str) -> StageConfig:
@@ -273,7 +292,7 @@ def load_data(
     root = find_root(config.data, data)
     fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
     files = "train" if fold and split == "dev" else split
-    held_out = find_held_out(config, root) if split == "train" else None
+    held_out = find_held_out(config, root) if split in ("train", "unlabelled") else None
     found = {
         name: load_split(
             name,
@@ -286,7 +305,7 @@ def load_data(
             truncate=config.encoder.truncate,
             bad_rows=task.bad_rows or config.data.bad_rows,
             seed=config.seed,
-            labelled=labelled,
+            labelled=labelled and split != "unlabelled",
             fold=fold,
             drop_overlap=config.data.drop_overlap,
             held_out=held_out,

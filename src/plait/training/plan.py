@@ -134,7 +134,8 @@ def plan_run(config: RunConfig, rows: Mapping[str, int] | Amounts) -> RunPlan:
     stages = []
     for i, name in enumerate(config.stages):
         if name not in pretraining:
-            stages.append(_plan_stage(_find_route(config, i, amounts.rows), pretrains=False))
+            route = _find_route(config, i, amounts.stage_rows(config, name))
+            stages.append(_plan_stage(route, pretrains=False))
         elif (found := amounts.examples(config, name)) is not None:
             route = _find_text_route(config, i, found[0])
             stages.append(_plan_stage(route, pretrains=True, is_exact=found[1]))

@@ -130,7 +130,7 @@ def _train(
         # Until the data is known to be good, nothing is written that a second try would trip over.
         with team.one_by_host():  # tokens are kept on disk
             datasets = session.read(data)
-        check_stages(parts, datasets["train"], datasets["texts"])
+        check_stages(parts, datasets["train"], datasets["texts"], datasets.get("unlabelled", {}))
         compare_workers(parts, datasets)
         if team.leads:
             lessons.open(_read_state(folder).stage)
@@ -242,6 +242,15 @@ class _Session:
         data["texts"] = load_named_texts(
             self.config, self.parts.tokenizer, data=root, progress=progress
         )
+        if any(config.tasks[name].unlabelled for name in names):
+            data["unlabelled"] = load_data(
+                config,
+                self.parts.tokenizer,
+                "unlabelled",
+                data=root,
+                tasks=dict.fromkeys(names),
+                progress=progress,
+            )
         told += start.notes(config) if start else []
         told += note_held_out(find_missing(config, root), count_held_out(config, data))
         for note in [*told, *note_data(self.parts, data["train"], data["dev"])]:
@@ -289,11 +298,12 @@ class _Session:
         inside = bool(saved and state.step)
         if saved and not inside:  # between stages no head is there but the tasks'
             restore()
+        train, unlabelled = data["train"], data.get("unlabelled", {})
         answers = self.team.spread(
-            lambda: self.lessons.learn(index, data["train"], self._hear_teacher)
+            lambda: self.lessons.learn(index, train, unlabelled, self._hear_teacher)
         )
         back = restore if inside else None
-        stage = build_stage(parts, index, data["train"], data["texts"], back, answers)
+        stage = build_stage(parts, index, train, data["texts"], back, answers, unlabelled)
         if inside:
             step = stage.step
             kept = load_checkpoint(self.folder.checkpoint, parts.model, step.optimizer, self.team)

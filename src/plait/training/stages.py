@@ -54,11 +54,14 @@ class _Plan(NamedTuple):
 
 
 def check_stages(
-    parts: Parts, train: Mapping[str, Dataset], texts: Mapping[str, Dataset] | None = None
+    parts: Parts,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset] | None = None,
+    unlabelled: Mapping[str, Dataset] | None = None,
 ) -> None:
     """Refuse what no stage can do with the data there is, before the first one trains."""
     for index in range(len(parts.config.stages)):
-        _plan_stage(parts, index, train, texts or {}, {})
+        _plan_stage(parts, index, train, texts or {}, {}, unlabelled or {})
 
 
 def build_stage(
@@ -68,16 +71,17 @@ def build_stage(
     texts: Mapping[str, Dataset] | None = None,
     restore: Callable[[], object] | None = None,
     answers: Mapping[str, Tensor] | None = None,
+    unlabelled: Mapping[str, Dataset] | None = None,
 ) -> Stage:
     """Make the parts of one stage: schedule, streams of batches, optimizer, step.
 
     Heads that only this stage trains are put into the model; drop_heads takes them out.
     `restore` reads the model's weights back once they are in, before anything copies them;
-    `answers` are a teacher's to the training rows, by task.
+    `answers` are a teacher's to the training rows, by task, the `unlabelled` ones behind.
     """
     config, name = parts.config, parts.config.stages[index]
     settings = stage_settings(config, name)
-    plan = _plan_stage(parts, index, train, texts or {}, answers or {})
+    plan = _plan_stage(parts, index, train, texts or {}, answers or {}, unlabelled or {})
     for task, objective in plan.objectives.items():
         if objective.head is not None:
             parts.model.add_head(task, objective.head.to(parts.device))
@@ -144,13 +148,14 @@ def _plan_stage(
     train: Mapping[str, Dataset],
     texts: Mapping[str, Dataset],
     answers: Mapping[str, Tensor],
+    unlabelled: Mapping[str, Dataset],
 ) -> _Plan:
     config, name = parts.config, parts.config.stages[index]
     settings, where = stage_settings(config, name), f"stage.{name}"
     for task in settings.tasks or config.tasks:
         if task not in train:
             raise RecipeError(f"tasks.{task}.train names no files, but {where} trains on it")
-    objectives = _find_objectives(parts, index, train, texts, answers)
+    objectives = _find_objectives(parts, index, train, texts, answers, unlabelled)
     names = tuple(objectives)
     _freeze(parts, settings, objectives, where)
     schedule = SCHEDULES.build(settings.schedule, f"{where}.schedule")
@@ -190,6 +195,7 @@ def _find_objectives(
     train: Mapping[str, Dataset],
     texts: Mapping[str, Dataset],
     answers: Mapping[str, Tensor],
+    unlabelled: Mapping[str, Dataset],
 ) -> dict[str, Objective]:
     config, name = parts.config, parts.config.stages[index]
     kind = build_kind(config, name)
@@ -206,6 +212,7 @@ def _find_objectives(
         train,
         {wanted: texts[wanted] for wanted in kind.texts},
         answers,
+        unlabelled,
     )
     try:
         with torch.random.fork_rng(devices=[]):

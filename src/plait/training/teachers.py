@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from plait.errors import PlaitError, RecipeError, RunError
-from plait.training.build import build_kind
+from plait.training.build import build_kind, find_taught
 from plait.training.checkpoint import read_metadata, read_weights, write_weights
 from plait.types import TaskSpec
 
@@ -44,7 +44,10 @@ class Teacher(Protocol):
     def answer(
         self, config: RunConfig, tasks: Sequence[str], data: str | None, progress: Progress
     ) -> dict[str, Floats]:
-        """Answer the training rows of a recipe's tasks, in the order the recipe reads them."""
+        """Answer the training rows of a recipe's tasks, in the order the recipe reads them.
+
+        Behind those with labels come those without.
+        """
 
 
 OpenTeacher = Callable[[Path, Mapping[str, TaskSpec]], Teacher]
@@ -85,18 +88,24 @@ class Lessons:
             self.teachers[name], self.facts[name] = teacher, teacher.members
 
     def learn(
-        self, index: int, train: Mapping[str, Dataset], progress: Progress
+        self,
+        index: int,
+        train: Mapping[str, Dataset],
+        unlabelled: Mapping[str, Dataset],
+        progress: Progress,
     ) -> dict[str, Tensor]:
         """Return the answers to a stage's training rows by task; none where it has no teacher.
 
-        Probabilities [rows, classes] or scores [rows], fp32.
+        Probabilities [rows, classes] or scores [rows], fp32; behind those to rows with labels
+        those to rows without.
         """
         name = self.config.stages[index]
         if name not in self.facts:
             return {}
         path, specs = self._path(name), self._specs(name)
         keys = {task: train[task].key for task in specs}
-        notes = {"members": self.facts[name], "data": keys}
+        more = {task: unlabelled[task].key for task in specs if task in unlabelled}
+        notes = {"members": self.facts[name], "data": keys} | ({"unlabelled": more} if more else {})
         if path.is_file() and self._read_notes(name) == notes:
             return read_weights(path)
         if name not in self.teachers:
@@ -107,7 +116,8 @@ class Lessons:
         found = self.teachers[name].answer(self.config, list(specs), self.data, progress)
         answers = {task: torch.from_numpy(values).float() for task, values in found.items()}
         for task, values in answers.items():
-            assert len(values) == len(train[task]), f"{task}: the teacher read other rows"
+            count = len(train[task]) + (len(unlabelled[task]) if task in unlabelled else 0)
+            assert len(values) == count, f"{task}: the teacher read other rows"
         path.parent.mkdir(exist_ok=True)
         write_weights(path, answers, {"notes": json.dumps(notes)})
         return answers
@@ -123,9 +133,7 @@ class Lessons:
                 )
 
     def _specs(self, name: str) -> dict[str, TaskSpec]:
-        tasks = self.config.stage_config(name).tasks or tuple(self.config.tasks)
-        taught = build_kind(self.config, name).taught or tasks
-        return {task: self.config.tasks[task] for task in taught}
+        return {task: self.config.tasks[task] for task in find_taught(self.config, name)}
 
     def _path(self, name: str) -> Path:
         return self.folder.teacher / f"{name}.safetensors"

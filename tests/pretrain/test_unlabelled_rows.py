@@ -1,0 +1,202 @@
+"""Rows without labels, which a teacher answers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+import plait
+from plait.check import check_recipe
+from plait.config import read_recipe
+from plait.ensemble import make_ensemble
+from plait.errors import DataError, RecipeError
+from plait.training.amounts import Amounts
+from plait.training.build import load_data
+from plait.training.plan import plan_run
+from plait.training.starting import find_tokenizer
+
+TEXTS = {
+    "mood": ("text",),
+    "same": ("a", "b"),
+    "near": ("a", "b"),
+}
+ANSWERS = {"mood": "label", "same": "label", "near": "score"}
+
+
+@pytest.fixture
+def recipe(tiny_recipe):
+    """The tiny recipe, and rows of another seed's without their labels."""
+    path, other = tiny_recipe(), tiny_recipe("other", seed="more")
+    for task, columns in TEXTS.items():
+        rows = read(other.parent / f"{task}-train.csv")
+        write(path.parent / f"{task}-more.csv", [{c: row[c] for c in columns} for row in rows])
+    return path
+
+
+def read(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path, rows):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def run(recipe, tmp_path):
+    def start(out, *overrides, **options):
+        return plait.train(read_recipe(recipe, overrides), tmp_path / out, **options).folder
+
+    return start
+
+
+@pytest.fixture
+def teacher(run):
+    return run("teacher")
+
+
+MORE = [f"tasks.{task}.unlabelled={{path='{task}-more.csv', id=''}}" for task in TEXTS]
+
+
+def distill(teacher, weight=0.5):
+    kind = f"{{name='distill', teacher='{teacher}', weight={weight}}}"
+    return ["stages=['distill']", f"stage.distill.kind={kind}"]
+
+
+def test_the_teacher_answers_them_behind_the_others(run, teacher):
+    student = run("student", "train.epochs=1", *MORE, *distill(teacher))
+    kept = load_file(student / "teacher" / "distill.safetensors")
+    model = plait.load(student)
+    config = model.config
+    own, more = (plait.load(teacher).read(config, split) for split in ("train", "unlabelled"))
+    for task in TEXTS:
+        expected = [plait.load(teacher).answer(task, rows[task]) for rows in (own, more)]
+        np.testing.assert_array_equal(kept[task].numpy(), np.concatenate(expected))
+    facts = json.loads((student / "run.json").read_text())["data"]
+    assert facts["unlabelled"]["mood"]["rows"] == len(more["mood"])
+    assert "`mood-more.csv`" in (student / "card.md").read_text("utf-8")
+
+
+def test_its_answer_is_their_label(run, recipe, teacher):
+    """With weight 0, it is fine-tuning on a file that holds its answers for labels."""
+    model = plait.load(teacher)
+    for task, columns in TEXTS.items():
+        rows = read(recipe.parent / f"{task}-more.csv")
+        texts = [tuple(row[c] for c in columns) for row in rows]
+        answers = model.predict(task, texts)
+        found = [answer.label if task == "mood" else answer.value for answer in answers]
+        told = [{**row, ANSWERS[task]: value} for row, value in zip(rows, found, strict=True)]
+        write(recipe.parent / f"{task}-told.csv", told)
+    added = [
+        f"tasks.{t}.train=['{t}-train.csv', {{path='{t}-told.csv', id='', drop_overlap=true}}]"
+        for t in TEXTS
+    ]
+    plain = run("plain", "stages=['distill']", *added)
+    student = run("student", *MORE, *distill(teacher, weight=0.0))
+    expected, found = (load_file(folder / "model.safetensors") for folder in (plain, student))
+    for name, tensor in expected.items():
+        np.testing.assert_allclose(found[name].numpy(), tensor.numpy(), atol=2e-4, err_msg=name)
+
+
+def test_an_ensemble_answers_too(run, teacher, tmp_path):
+    both = make_ensemble([teacher, run("second", "seed=3")], tmp_path / "both", "mean")
+    student = run("student", "train.epochs=1", MORE[0], *distill(both))
+    kept = load_file(student / "teacher" / "distill.safetensors")
+    assert len(kept["mood"]) > 45
+    assert len(kept["same"]) == 32
+
+
+def test_a_row_that_dev_has_is_left_out(run, recipe, teacher):
+    path, dev = recipe.parent / "same-more.csv", read(recipe.parent / "same-dev.csv")
+    turned = {"a": dev[0]["b"].upper(), "b": dev[0]["a"]}
+    write(path, [turned, {"a": "a new one", "b": "and another"}])
+    student = run("student", "train.epochs=1", MORE[1], *distill(teacher))
+    facts = json.loads((student / "run.json").read_text())["data"]["unlabelled"]["same"]
+    assert (facts["rows"], facts["held_out_rows"]) == (1, 1)
+    assert "1 training rows that dev or test has are left out" in (student / "card.md").read_text()
+
+
+def test_a_resumed_run_knows_them(run, teacher):
+    from plait.errors import Interrupted
+    from plait.training.listeners import Listener
+
+    class Stop(Listener):
+        def step(self, record):
+            if record.total_steps == 4:
+                import signal
+
+                signal.raise_signal(signal.SIGTERM)
+
+    settings = [*MORE, *distill(teacher)]
+    whole = run("whole", *settings)
+    with pytest.raises(Interrupted):
+        run("broken", *settings, listeners=[Stop()])
+    broken = run("broken", *settings, resume=True)
+    name = "model.safetensors"
+    assert (whole / name).read_bytes() == (broken / name).read_bytes()
+
+
+def test_they_are_counted_beforehand(recipe, teacher, run):
+    config = read_recipe(recipe, [*MORE, *distill(teacher)])
+    tokenizer = find_tokenizer(config)
+    amounts = Amounts(
+        train=load_data(config, tokenizer, "train"),
+        unlabelled=load_data(config, tokenizer, "unlabelled"),
+    )
+    planned = plan_run(config, amounts)
+    assert planned.stages[0].tasks["mood"].examples == 45 + len(amounts.unlabelled["mood"])
+    student = run("student", *MORE, *distill(teacher))
+    assert json.loads((student / "scores.json").read_text())["steps"] == planned.updates
+
+
+def test_without_a_teacher_they_are_refused(run, tmp_path):
+    with pytest.raises(RecipeError, match=r"tasks\.mood\.unlabelled names files, but no stage has"):
+        run("plain", *MORE)
+    assert not (tmp_path / "plain").exists()
+
+
+def test_a_stage_without_a_teacher_leaves_them_alone(run, teacher):
+    student = run(
+        "student",
+        "stages=['finetune', 'distill']",
+        "train.epochs=1",
+        "log_every=1",
+        *MORE,
+        distill(teacher)[1],
+    )
+    log = (student / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line) for line in log]
+    counts = Counter(line["stage"] for line in steps if line["event"] == "losses")
+    assert 0 < counts["finetune"] < counts["distill"]
+
+
+def test_a_column_that_is_missing(run, recipe, teacher, tmp_path):
+    write(recipe.parent / "mood-more.csv", [{"words": "a fine film"}])
+    with pytest.raises(DataError, match=r"mood-more\.csv.*no column 'text'"):
+        run("student", *MORE, *distill(teacher))
+    assert not (tmp_path / "student").exists()
+
+
+def test_an_empty_row_is_bad(run, recipe, teacher):
+    path = recipe.parent / "mood-more.csv"
+    path.write_text(path.read_text("utf-8") + '""\n', "utf-8")
+    with pytest.raises(DataError, match=r"mood-more\.csv.*column 'text' is empty"):
+        run("student", *MORE, *distill(teacher))
+    run("student", "data.bad_rows='skip'", *MORE, *distill(teacher))
+
+
+def test_check_looks_at_them(recipe, teacher):
+    path = recipe.parent / "mood-more.csv"
+    path.write_text(path.read_text("utf-8") + '""\n', "utf-8")
+    report = check_recipe(read_recipe(recipe, [*MORE, *distill(teacher)]))
+    (found,) = [f for f in report.findings if f.split == "unlabelled" and f.level == "stop"]
+    assert "empty text" in found.sentence
+    assert {"mood", "same", "near"} == {s.task for s in report.splits if s.split == "unlabelled"}
