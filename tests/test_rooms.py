@@ -32,7 +32,7 @@ LINES = [
     ["card"],
     ["training"],
     ["calibration", "check"],
-    ["answers"],
+    ["answers", "pairing"],
     ["predict"],
     ["export"],
     ["ensemble", "fewshot"],

@@ -19,11 +19,6 @@ import torch
 from torch.nn import functional as F
 
 from plait.check.findings import num_rows
-from plait.data import Dataset, Tokenizer, iterate
-from plait.model.encoder import load_encoder, pool
-from plait.model.sources import find_encoder
-from plait.training.build import choose_device
-from plait.types import TaskSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,16 +26,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
+    from plait.check.embedding import Embedder
     from plait.check.findings import Finding
     from plait.check.rows import Progress, SplitRows
-    from plait.config import RunConfig
 
     Floats = npt.NDArray[np.float64]
 
 NUM_FOLDS = 5
 MOST_ROWS = 20_000
 """Training rows of a task that are looked at; of more, as many are drawn."""
-BATCH = 64
 DECAYS = (3.0, 30.0, 300.0, 3000.0)
 """Weights of half the squared norm of the weights (scikit-learn's 1 / C); the best is taken."""
 FEWEST = 30
@@ -53,57 +47,23 @@ labels changed at random, most suspects had their right label; with it they are 
 of them are wrong still varies much from task to task."""
 UNUSUAL = 4.0
 """Robust standard deviations that a score's error must reach."""
-ONE_TEXT = TaskSpec(kind="score", text=("text",))
 
 
-class Embedder:
-    """Texts become vectors of the recipe's encoder, untrained."""
+def make_features(
+    embedder: Embedder, rows: Sequence[tuple[str, ...]], what: str, progress: Progress | None
+) -> Tensor:
+    """Return a vector for each row: a text's, or how the vectors of a pair differ and agree.
 
-    def __init__(self, config: RunConfig):
-        settings = config.encoder
-        files = find_encoder(settings.source, revision=settings.revision, sha256=settings.sha256)
-        self.device = choose_device(config.device)
-        encoder = load_encoder(files, architecture=settings.architecture)
-        self.encoder = encoder.to(self.device).eval()
-        self.tokenizer = Tokenizer.from_file(files.tokenizer)
-        self.max_length, self.pooling = settings.max_length, settings.pooling
-
-    def features(
-        self, rows: Sequence[tuple[str, ...]], what: str, progress: Progress | None
-    ) -> Tensor:
-        """Return a vector for each row: a text's, or how the vectors of a pair differ and agree.
-
-        A frozen encoder has not learnt to compare two texts in one input, so they go apart.
-        """
-        distinct = list(dict.fromkeys(text for row in rows for text in row))
-        vectors = self._embed(distinct, what, progress)
-        place = {text: i for i, text in enumerate(distinct)}
-        columns = [vectors[[place[text] for text in column]] for column in zip(*rows, strict=True)]
-        if len(columns) == 1:
-            return columns[0]
-        first, second = (F.normalize(column, dim=1) for column in columns)
-        return torch.cat([(first - second).abs(), first * second], dim=1)
-
-    def _embed(self, texts: Sequence[str], what: str, progress: Progress | None) -> Tensor:
-        dataset = Dataset.from_texts([(text,) for text in texts], self.tokenizer, self.max_length)
-        layout, done, found = self.tokenizer.layout, 0, None
-        with torch.inference_mode():
-            for rows, batch in iterate(
-                dataset, BATCH, ONE_TEXT, layout, max_length=self.max_length
-            ):
-                tokens = batch.to(self.device).tokens
-                pooled = pool(self.encoder(tokens), tokens.mask, self.pooling).double().cpu()
-                found = (
-                    torch.zeros(len(texts), pooled.shape[1], dtype=torch.double)
-                    if found is None
-                    else found
-                )
-                found[rows] = pooled
-                done += len(rows)
-                if progress is not None:
-                    progress(f"encoding {what}", done, len(texts))
-        assert found is not None
-        return found
+    A frozen encoder has not learnt to compare two texts in one input, so they go apart.
+    """
+    distinct = list(dict.fromkeys(text for row in rows for text in row))
+    vectors = embedder(distinct, what, progress).double()
+    place = {text: i for i, text in enumerate(distinct)}
+    columns = [vectors[[place[text] for text in column]] for column in zip(*rows, strict=True)]
+    if len(columns) == 1:
+        return columns[0]
+    first, second = (F.normalize(column, dim=1) for column in columns)
+    return torch.cat([(first - second).abs(), first * second], dim=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +167,12 @@ def check_mislabelled(
     if len(train) > MOST_ROWS:
         kept = np.sort(np.random.default_rng(seed).choice(len(train), MOST_ROWS, replace=False))
     judge = _judge_scores if train.config.kind == "score" else _judge_classes
-    features = embedder.features([train.texts[i] for i in kept], f"{train.task} train", progress)
+    name, texts = train.task, [train.texts[i] for i in kept]
+    features = make_features(embedder, texts, f"{name} train", progress)
     dev = labelled.get("dev")
-    others = None if dev is None else embedder.features(dev.texts, f"{train.task} dev", progress)
+    others = None
+    if dev is not None:
+        others = make_features(embedder, dev.texts, f"{name} dev", progress)
     yield from judge(train, kept, features, dev, others, seed)
 
 

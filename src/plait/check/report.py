@@ -157,7 +157,8 @@ def _check_overlaps(splits: dict[str, SplitRows]) -> Iterator[Finding]:
 def _check_labels(
     config: RunConfig, tasks: Sequence[list[SplitRows]], progress: Progress | None
 ) -> Iterator[Finding]:
-    from plait.check.mislabelled import Embedder, check_mislabelled  # brings the encoder along
+    from plait.check.embedding import Embedder  # brings the encoder along
+    from plait.check.mislabelled import check_mislabelled
 
     embedder = Embedder(config)
     for splits in tasks:

@@ -24,6 +24,7 @@ from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
 from plait.cli.mistakes import mistakes
 from plait.cli.new import new
+from plait.cli.pairs import pairs
 from plait.cli.plan import plan
 from plait.cli.predict import predict
 from plait.cli.report import report
@@ -52,6 +53,7 @@ app = typer.Typer(
 app.command(epilog="Example: plait demo")(demo)
 app.command(epilog="Example: plait new mine mood-train.csv mood-dev.csv")(new)
 app.command(epilog="Example: plait check mine/recipe.toml")(check)
+app.command(epilog="Example: plait pairs course --task quora --out pairs.csv")(pairs)
 app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5")(train)
 app.command("train-all", epilog="Example: plait train-all a.toml b.toml --out runs/ab --jobs 2")(
     train_all

@@ -1,0 +1,101 @@
+"""`plait pairs`: new pairs of a task's training texts, for a teacher or a person to label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plait.cli.train import DataOption, OverrideOption, RecipeArgument
+
+
+def pairs(
+    recipe: RecipeArgument,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", metavar="TASK", help="Whose texts; needless if one has pairs."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="CSV file to write.")] = Path(
+        "pairs.csv"
+    ),
+    data: DataOption = None,
+    neighbours: Annotated[
+        int,
+        typer.Option("--neighbours", metavar="N", min=1, help="Pairs of each text."),
+    ] = 5,
+    least: Annotated[
+        float,
+        typer.Option(
+            "--least", metavar="COSINE", min=-1, max=1, help="Similarity that a pair must have."
+        ),
+    ] = -1.0,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", metavar="N", min=1, help="Draw so many of the pairs; all if not."),
+    ] = None,
+    override: OverrideOption = None,
+) -> None:
+    """Pair the training texts of a task with those most like them, without labels.
+
+    Which are alike is told by the recipe's encoder, as it is before training. Texts that dev or
+    test has are left out, and so are pairs that a file has already. The file has the task's text
+    columns and `similarity`; a stage that distils takes it as the task's `unlabelled` rows, and
+    its teacher answers them.
+    """
+    from plait.cli.display import Display
+    from plait.config import read_recipe
+    from plait.errors import UsageError, suggest
+
+    if out.exists():
+        raise UsageError(f"{out} exists already and is not overwritten; name another --out")
+    if not out.parent.is_dir():
+        raise UsageError(f"there is no folder {out.parent} for --out {out.name}")
+    config = read_recipe(recipe, override or ())
+    if task is None:
+        found = [name for name, spec in config.tasks.items() if spec.is_pair]
+        if len(found) != 1:
+            told = ", ".join(found) or "none has pairs"
+            raise UsageError(f"--task must say whose texts to pair ({told})")
+        (task,) = found
+    if task not in config.tasks:
+        raise UsageError(
+            f"--task {task!r} is no task of {config.name}{suggest(task, config.tasks)}"
+        )
+    with Display() as display:
+        import pyarrow as pa
+        import pyarrow.csv
+
+        from plait.pairing import find_pairs
+        from plait.training.checkpoint import disk_full_told
+
+        made = find_pairs(
+            config,
+            task,
+            data=data,
+            neighbours=neighbours,
+            least=least,
+            count=count,
+            reading=display.reading,
+            progress=display.work,
+        )
+        columns = zip(*made.texts, strict=True) if made.texts else ((), ())
+        names = config.tasks[task].text
+        table = {name: pa.array(c, pa.string()) for name, c in zip(names, columns, strict=True)}
+        table["similarity"] = pa.array(made.similarity).cast(pa.float64())
+        if not made.texts:
+            raise UsageError(
+                f"no two texts of {task} are so much alike and new; lower --least, or raise "
+                "--neighbours"
+            )
+        with disk_full_told(out):
+            pyarrow.csv.write_csv(pa.table(table), out)
+    typer.echo(
+        f"{len(made.texts):,} pairs of {made.num_texts:,} texts are in {out}, similarity "
+        f"{made.similarity[0]:.2f} to {made.similarity[-1]:.2f}; left out: {made.known:,} pairs "
+        f"that a file has, {made.held_out:,} texts that dev or test has"
+    )
+    typer.echo(
+        f'To train on them: unlabelled = {{ path = "{out.resolve()}", id = "" }} in '
+        f"[tasks.{task}] of a recipe that distils (docs/how-to/distill.md)"
+    )
