@@ -399,7 +399,7 @@ def test_it_trains(name, course, tiny_encoder, tmp_path):
         overrides += ["stage.meta.batch_size=2", "stage.meta.max_steps=2"]
     config = read_recipe(name, overrides)
     for task, settings in config.tasks.items():
-        files = [f.model_copy(update={"count": f.count and 20}) for f in settings.train]
+        files = [f.model_copy(update={"count": f.count and 9}) for f in settings.train]
         config.tasks[task] = settings.model_copy(update={"train": tuple(files)})
     outcome = train(config, tmp_path / "run", data=str(course))
     assert outcome.result["steps"] == 2 * len(config.stages)
