@@ -68,6 +68,12 @@ VARIANTS: dict[str, list[str]] = {
     ],
     "heads alone": ["train.mode='last-layer'", "train.tasks=['mood', 'same']", "train.max_steps=6"],
     "distilled": ["train.kind={name='distill', teacher='TEACHER'}", "train.max_steps=6"],
+    "distilled, without labels": [
+        "train.kind={name='distill', teacher='TEACHER'}",
+        "tasks.mood.unlabelled={path='mood-dev.csv', id=''}",
+        "tasks.mood.dev='mood-train.csv'",
+        "train.max_steps=6",
+    ],
     "started": ["start='TEACHER'", "score_first=true", "train.eval_limit=7", "train.max_steps=6"],
     "balanced": ["tasks.mood.loss={name='cross-entropy', weights='balanced'}", "train.max_steps=6"],
 }

@@ -74,7 +74,7 @@ def test_a_student_comes_nearer_to_its_teacher(run, teacher):
 def test_the_answers_are_those_of_the_teacher(run, teacher, tmp_path):
     student = run("student", "train.epochs=1", *distill(teacher))
     kept = load_file(student / "teacher" / "distill.safetensors")
-    model = plait.load(teacher)
+    model = plait.load(teacher, precision="auto")
     rows = model.load_split("train")
     assert kept.keys() == rows.keys()
     for task, answers in kept.items():
@@ -134,7 +134,7 @@ def test_the_rows_are_the_students_own(run, recipe, teacher):
     model, own = plait.load(teacher), plait.load(student)
     texts = own.load_split("train")["same"].texts()
     expected = [prediction.probabilities for prediction in model.predict("same", texts)]
-    np.testing.assert_allclose(kept["same"].numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(kept["same"].numpy(), expected, atol=2e-3)
 
 
 def test_a_teacher_with_another_tokenizer(run, recipe, tiny_encoder, tmp_path):
@@ -149,7 +149,7 @@ def test_a_teacher_with_another_tokenizer(run, recipe, tiny_encoder, tmp_path):
     odd = run("odd", f"encoder.source='{folder}'", "encoder.max_length=24")
     student = run("student", "train.epochs=1", *distill(odd))
     kept = load_file(student / "teacher" / "distill.safetensors")
-    model = plait.load(odd)
+    model = plait.load(odd, precision="auto")
     rows = model.load_split("train")
     for task, answers in kept.items():
         expected = torch.from_numpy(model.answer(task, rows[task])).float()

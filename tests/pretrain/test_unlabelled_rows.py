@@ -76,9 +76,10 @@ def test_the_teacher_answers_them_behind_the_others(run, teacher):
     kept = load_file(student / "teacher" / "distill.safetensors")
     model = plait.load(student)
     config = model.config
-    own, more = (plait.load(teacher).read(config, split) for split in ("train", "unlabelled"))
+    asked = plait.load(teacher, precision="auto")
+    own, more = (asked.read(config, split) for split in ("train", "unlabelled"))
     for task in TEXTS:
-        expected = [plait.load(teacher).answer(task, rows[task]) for rows in (own, more)]
+        expected = [asked.answer(task, rows[task]) for rows in (own, more)]
         np.testing.assert_array_equal(kept[task].numpy(), np.concatenate(expected))
     facts = json.loads((student / "run.json").read_text())["data"]
     assert facts["unlabelled"]["mood"]["rows"] == len(more["mood"])
@@ -87,7 +88,7 @@ def test_the_teacher_answers_them_behind_the_others(run, teacher):
 
 def test_its_answer_is_their_label(run, recipe, teacher):
     """With weight 0, it is fine-tuning on a file that holds its answers for labels."""
-    model = plait.load(teacher)
+    model = plait.load(teacher, precision="auto")
     for task, columns in TEXTS.items():
         rows = read(recipe.parent / f"{task}-more.csv")
         texts = [tuple(row[c] for c in columns) for row in rows]
