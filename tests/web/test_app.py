@@ -337,10 +337,12 @@ def test_what_takes_too_long_is_given_up(serving, held, code):
         async with serving(backends=[held], limits=limits) as client:
             both = await asyncio.gather(client.predict("fine"), client.predict("sad"))
             held.go.set()
-            return both
+            return *both, await client.get("/metrics")
 
-    for done in asyncio.run(go()):
+    *both, figures = asyncio.run(go())
+    for done in both:
         assert code(done, 504) == "too_slow"
+    assert "plait_dropped_rows_total 1.0" in figures.text.splitlines()
     assert len(held.asked) == 1  # nobody waits for the other one any more
 
 

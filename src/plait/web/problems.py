@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 
+GONE = 499
+"""nginx's status of a request whose client has left: for the log, since nobody hears it."""
+
+
 @dataclass(eq=False)  # not frozen: Python writes where an exception was raised into it
 class Problem(Exception):  # noqa: N818 - the word of RFC 9457
     """A request that is not answered, and why."""
