@@ -40,7 +40,7 @@ class Metrics:
         )
         self._dropped = Counter(
             "plait_dropped_rows",
-            "Rows that nobody waited for until a model had them.",
+            "Rows given up before a model had them.",
             registry=own,
         )
         self._restarts = Counter("plait_worker_restarts", "Workers replaced.", registry=own)
