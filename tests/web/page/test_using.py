@@ -66,7 +66,9 @@ def test_an_emptied_box_shows_no_answer(tabs, address):
 
 def test_pairs_have_two_boxes_and_scores_a_scale(tabs, address):
     page = tabs.open(link(address, run="tiny"))
+    assert "choose “Two texts” above" in card(page, "near").inner_text()  # it is told of
     page.get_by_label("Two texts").check()
+    assert "choose “One text” above" in card(page, "mood").inner_text()
     page.get_by_label("First text").fill(PAIR[0])
     page.get_by_label("Second text").fill(PAIR[1])
     card(page, "near").locator(".verdict").wait_for()
@@ -252,6 +254,15 @@ def test_a_chosen_file_and_its_progress(tabs, serve, loaded, tmp_path):
         page.get_by_role("link", name="Download some-answered.csv").wait_for()
 
 
+def test_a_phone_leaves_texts_room_beside_their_answers(tabs, address):
+    page = tabs.open(f"{address}/#/file", phone=True)
+    page.get_by_role("button", name="Sample").click()
+    page.get_by_role("button", name="Answer 5 rows").click()
+    page.get_by_role("link", name="Download").wait_for()
+    cell = page.get_by_role("region", name="First answered rows").locator("td").nth(1)
+    assert cell.bounding_box()["width"] >= 9 * 16
+
+
 LINES = [f"{i},the film was {word} ." for i in range(200) for word in ("great", "dull")]
 
 
@@ -414,6 +425,7 @@ def test_runs_are_browsed(tabs, address, runs):
     assert numbers == [f"{value:.3f}".replace("-", "\u2212") for value in scores.values()]
     assert "recipe.toml" in page.locator(".runs > li", has_text="empty").inner_text()
     assert "ensemble of tiny, again" in page.locator(".runs").inner_text()
+    page.get_by_text("The mark on a bar is").wait_for()
     entry.get_by_role("link", name="tiny").click()
     page.get_by_role("heading", name="Losses over time").wait_for()
     charts = page.locator(".chart svg")
@@ -569,3 +581,5 @@ def test_the_api_has_a_page(tabs, address):
     shown = page.locator("section h2").all_inner_texts()
     assert [entry.split()[1] for entry in shown] == list(paths)
     assert "curl" in page.locator("pre").first.inner_text()
+    table = page.get_by_role("region", name="What post /v1/predict takes")
+    assert table.locator("thead th").all_inner_texts() == ["Field", "Holds", "Means"]

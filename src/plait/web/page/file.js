@@ -11,6 +11,7 @@ import { drawTable } from "./tables.js";
 
 const NUM_SHOWN = 3; // of the rows that were given
 const NUM_ANSWERED = 8;
+const NUM_SHORT = 30; // letters that a narrow column can do with
 const MOST_BYTES = 200e6;
 
 export async function showFile(place, { signal }) {
@@ -307,7 +308,11 @@ function drawRows(names, rows, marked = new Set()) {
   const most = marked.size ? NUM_ANSWERED : NUM_SHOWN;
   const left = rows.length - most;
   const shown = rows.slice(0, most).map((row) => row.map((cell) => shorten(String(cell))));
-  const options = { column: (i) => (marked.has(names[i]) ? "new" : null), kind: "cells" };
+  const kinds = names.map((name, i) => {
+    if (marked.has(name)) return "new";
+    return shown.some((row) => row[i].length > NUM_SHORT) ? "long" : null;
+  });
+  const options = { column: (i) => kinds[i], kind: "cells" };
   const label = marked.size ? "First answered rows" : "First rows";
   return el(
     "div",
