@@ -65,7 +65,11 @@ class Plan:
 
     def place(self, part: Part) -> Path:
         """Return where a part is written."""
-        return self.out / f"part-{part.file:05}-{part.start:012}.{self.form}"
+        return self.out / _name_part(part.file, part.start, self.form)
+
+
+def _name_part(file: int, start: int, form: str) -> str:
+    return f"part-{file:05}-{start:012}.{form}"
 
 
 def find_files(pattern: str) -> tuple[Path, ...]:
@@ -79,8 +83,7 @@ def find_files(pattern: str) -> tuple[Path, ...]:
 
 def refuse_own_answers(pattern: str, files: Sequence[Path], out: Path, form: str | None) -> None:
     """Refuse a folder for answers whose parts the pattern would take for rows, later or now."""
-    part = out / f"part.{form or _find_form(files[0])}"
-    if would_find(pattern, part):
+    if would_find(pattern, out / _name_part(0, 0, form or _find_form(files[0]))):
         raise UsageError(
             f"answers in {out} would be rows to {pattern} the next time; choose a folder that the "
             "pattern does not reach"
