@@ -365,6 +365,42 @@ def test_what_takes_too_long_is_given_up(serving, held, code):
     assert len(held.asked) == 1  # nobody waits for the other one any more
 
 
+def test_who_leaves_while_the_model_answers_takes_nobody_along(serving, held):
+    async def go():
+        async with serving(backends=[held], limits=Limits(wait_ms=5000, batch_size=2)) as client:
+            left, sent = asyncio.Event(), []
+            body = json.dumps({"inputs": "sad", "tasks": "mood"}).encode()
+            first = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+            async def receive():
+                if (message := next(first, None)) is not None:
+                    return message
+                await left.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message):
+                sent.append(message)
+
+            headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+            scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": headers}
+            scope |= {"query_string": b"", "root_path": "", "scheme": "http", "server": None}
+            leaving = asyncio.create_task(client.app(scope, receive, send))
+            staying = asyncio.create_task(client.predict("fine", tasks="mood"))
+            while not held.asked:
+                await asyncio.sleep(0.01)
+            left.set()
+            await leaving
+            held.go.set()
+            return await staying, sent, (await client.get("/metrics")).text.splitlines()
+
+    stayed, sent, figures = asyncio.run(go())
+    assert [len(ask.rows) for ask in held.asked] == [2]
+    assert stayed.status_code == 200
+    assert sent[0]["status"] == 499
+    for line in ("plait_dropped_rows_total 0.0", "plait_queue_rows 0.0"):
+        assert line in figures
+
+
 def test_what_was_accepted_is_answered_before_the_end(serving, held):
     async def go():
         async with serving(backends=[held], limits=Limits(batch_size=1)) as client:
