@@ -181,6 +181,23 @@ def test_a_bad_row_is_named_and_what_came_before_is_kept(model, plan, tmp_path):
     assert len(read_all(tmp_path / "out")) == 26
 
 
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [("input_file", "input_file"), ("input_row", "input_row"), ("mood", "mood")],
+)
+def test_an_object_with_a_field_that_answers_are_to_have_is_refused(
+    model, plan, tmp_path, field, told
+):
+    """A later object has what the first, by which the columns are chosen, has not."""
+    wanted = plan("jsonl")
+    row = json.dumps({"text": "the film .", field: "its own"})
+    lines = ['{"text": "fine"}', "", row.replace("_", "\\u005f")]
+    (tmp_path / "rows" / "c.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=rf"c\.jsonl, line 3: the row has a field '{told}', as its"):
+        answer_folder(model, wanted)
+    assert len(read_all(tmp_path / "out")) == 26
+
+
 def test_files_that_do_not_belong_together_are_refused(model, plan, tmp_path):
     plan()
     write(tmp_path / "rows" / "d.csv", [{"other": "x", "text": "the film ."}])

@@ -145,3 +145,28 @@ def test_a_pattern_is_answered_into_a_folder_and_gone_on_with(plait, trained, tm
     assert len(list((tmp_path / "out").glob("part-*.csv"))) == 2
     assert "go on there with --resume" in plait(*words).complaint()
     assert plait(*words, "--resume").code == 0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "out", "more"),
+    [
+        ("rows/**", "rows/out", ()),
+        ("**/*.csv", "out", ()),
+        ("rows/*/*.csv", "rows/out", ("--resume",)),
+        ("rows/new/[ap]*.csv", "rows/new", ()),
+    ],
+)
+def test_answers_are_not_written_where_rows_are_looked_for(
+    plait, trained, tmp_path, monkeypatch, pattern, out, more
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows" / "new").mkdir(parents=True)
+    (tmp_path / "rows" / "new" / "a.csv").write_text("text\nfine\n")
+    words = ["predict", trained, "--task", "mood", "--input", pattern]
+    told = plait(*words, "--output", out, *more).complaint()
+    assert told == (
+        f"answers in {out} would be rows to {pattern} the next time; choose a folder that the "
+        "pattern does not reach"
+    )
+    assert not list((tmp_path / out).glob("part-*"))
+    assert plait(*words, "--output", tmp_path / "rows" / "_answers").code == 0  # passed over

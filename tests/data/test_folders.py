@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plait.config import DataConfig
-from plait.data import cache_root, find_files, find_root, sample_root
+from plait.data import cache_root, find_files, find_root, sample_root, would_find
 from plait.errors import DataError
 
 
@@ -145,3 +145,36 @@ def test_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
     assert cache_root() == tmp_path / "local" / "plait"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "rows",
+        "rows/**",
+        "rows/*",
+        "rows/*.csv",
+        "rows/*/*.csv",
+        "rows/**/*.csv",
+        "**/b*.csv",
+        "*/**/deep/*",
+        "rows/_old/*.csv",
+        "rows/[ab].csv",
+        "rows/?ut/*",
+        "link/*.csv",
+        "rows/../rows/*.csv",
+    ],
+)
+def test_what_would_be_found_is_what_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    names = ["a.csv", "b.csv", "out/b.csv", "out/deep/c.csv", "_old/d.csv", "out/_e.csv", ".f.csv"]
+    places = [tmp_path / "rows" / name for name in names] + [tmp_path / "b.csv"]
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("x\n")
+    (tmp_path / "link").symlink_to(tmp_path / "rows")
+    monkeypatch.chdir(tmp_path)
+    found = {place.resolve() for place in find_files(path, None).values()}
+    assert {place for place in places if would_find(path, place)} == found
+    assert {place for place in places if would_find(str(tmp_path / path), place)} == found

@@ -49,6 +49,41 @@ def test_patterns_and_folders_are_their_files(root: Path, path: str) -> None:
     assert ids(task(train=path, fraction=0.3), root) == ids(listed, root)
 
 
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        (("a.csv", "*.csv"), r"a\.csv and \*\.csv both stand for a\.csv"),
+        (("*.csv", "b.csv"), r"\*\.csv and b\.csv both stand for b\.csv"),
+        (("[ab].csv", "?.csv"), r"\[ab\]\.csv and \?\.csv both stand for a\.csv"),
+        ((".", "b.csv"), r"\. and b\.csv both stand for b\.csv"),
+        (("./a.csv", "a*"), r"\./a\.csv and a\* both stand for a\.csv"),
+        (("*.csv", "*.csv"), r"\*\.csv and \*\.csv both stand for a\.csv"),
+        (({"path": "a.csv", "count": 5}, "*.csv"), r"a\.csv and \*\.csv both stand for a\.csv"),
+    ],
+)
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_what_a_folder_or_pattern_takes_in_twice_is_refused(root, paths, told, split) -> None:
+    with pytest.raises(
+        RecipeError, match=rf"^tasks\.t\.{split}: {told}, so that its rows would be"
+    ):
+        ids(task(**{split: paths}), root, split)
+
+
+def test_a_link_beside_its_file_is_that_file(root: Path) -> None:
+    (root / "latest.csv").symlink_to(root / "b.csv")
+    told = (
+        r"^tasks\.t\.train: \* stands for b\.csv and latest\.csv, which are one file, so that its"
+    )
+    with pytest.raises(RecipeError, match=told):
+        ids(task(train="*"), root)
+
+
+def test_what_is_meant_twice_is_read_twice(root: Path) -> None:
+    assert ids(task(train=("a.csv", "a.csv")), root) == [*range(100)] * 2
+    other = {"path": "?.csv", "text": "id"}
+    assert ids(task(train=("?.csv", other)), root) == [*range(200)] * 2
+
+
 def test_a_pattern_is_drawn_from_as_a_whole(root: Path) -> None:
     config = task(train={"path": "?.csv", "count": 60})
     found = ids(config, root)

@@ -184,6 +184,43 @@ def test_int8_is_close_and_says_how_close(tiny_run, tmp_path):
         plait.load(done.folder, precision="fp32")
 
 
+# --- weights beside their graphs ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_weights_beside_a_graph_are_checked_like_the_graph(
+    tiny_run, tmp_path, monkeypatch, precision
+):
+    monkeypatch.setattr("plait.export.onnx.LARGEST", 0)  # as for more than 2 GB
+    place = export(tiny_run, tmp_path / "out", tasks=["mood"], precision=precision).folder
+    facts = json.loads((place / "export.json").read_text())
+    assert set(facts["weights"]) == {path.name for path in place.glob("*.data")}
+    onnx = pytest.importorskip("onnx")
+    graph = onnx.load(place / "model.onnx", load_external_data=False).graph
+    told = [{e.key: e.value for e in each.external_data} for each in graph.initializer]
+    held = sum(int(each.get("length", 0)) for each in told)
+    assert 0 < held <= (place / "model.onnx.data").stat().st_size < held + 1000  # and no others
+    model, run = plait.load(place), Predictor.load(tiny_run, device="cpu")
+    rows = texts(5)
+    for mine, theirs in zip(model.predict("mood", rows), run.predict("mood", rows), strict=True):
+        far = 1e-5 if precision == "fp32" else 0.1
+        assert mine.probabilities == pytest.approx(theirs.probabilities, abs=far)
+
+    before = model.identify()
+    weights = place / "model.onnx.data"
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1  # which ONNX Runtime reads without a word
+    weights.write_bytes(content)
+    assert model.identify() != before
+    with pytest.raises(
+        RunError, match=r"model\.onnx\.data is not what was exported; copy it again"
+    ):
+        plait.load(place)
+    weights.unlink()
+    with pytest.raises(RunError, match=r"model\.onnx\.data is missing"):
+        plait.load(place)
+
+
 # --- refusals ----------------------------------------------------------------------------
 
 
@@ -221,7 +258,7 @@ def test_a_damaged_export(exported, tmp_path):
     place = shutil.copytree(exported, tmp_path / "copy")
     with (place / "model.onnx").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(RunError, match="is not the graph that was exported"):
+    with pytest.raises(RunError, match=r"model\.onnx is not what was exported; copy it again"):
         plait.load(place)
     facts = json.loads((place / "export.json").read_text())
     outside = facts | {"graphs": {str(exported / "model.onnx"): ""}}

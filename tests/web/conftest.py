@@ -59,6 +59,7 @@ class Client(httpx.AsyncClient):
     """Asks an application in this process; `log` has its lines."""
 
     lines: io.StringIO
+    app: Any
 
     @property
     def log(self) -> list[dict[str, Any]]:
@@ -96,7 +97,7 @@ def serving(models: Models) -> Serving:
             app.router.lifespan_context(app),
             Client(transport=transport, base_url="http://localhost", timeout=30) as client,
         ):
-            client.lines = lines
+            client.lines, client.app = lines, app
             yield client
 
     return open_

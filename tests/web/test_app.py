@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import time
+import json
 
 import pytest
+from pydantic import ValidationError
 
 import plait
 from plait.web.catalog import Catalog
 from plait.web.limits import Limits
+from plait.web.schemas import EmbedRequest, PredictRequest
 
 TEXTS = [
     "the film was great .",
@@ -220,7 +222,11 @@ def test_nothing_beside_the_page_can_be_read(asking, code, path):
         ({"inputs": [["a", "b", "c"]]}, "invalid", "a list of two"),
         ({"inputs": [["a"]]}, "invalid", "a list of two"),
         ({"inputs": "a", "tasks": []}, "invalid", "tasks"),
-        ({"inputs": "a", "task": "mood"}, "invalid", "task is not known"),
+        ({"inputs": "a", "task": "mood"}, "invalid", "task is not known; did you mean 'tasks'?"),
+        ({"input": "a"}, "invalid", "input is not known; did you mean 'inputs'?"),
+        ({"inputs": "a", "model": "b"}, "invalid", "model is not known; known: inputs"),
+        ({"inputs": "a", "": 1}, "invalid", "the key '' is not known; known: inputs"),
+        ({"inputs": "a", "b c" * 99: 1}, "invalid", f"the key {('b c' * 99)[:80]!r} is not known"),
         ({"inputs": "a", "probabilities": "yes"}, "invalid", "probabilities"),
         ([1], "invalid", "JSON object"),
         ({"inputs": "  "}, "empty_text", "inputs[0]"),
@@ -239,12 +245,25 @@ def test_a_body_that_cannot_be_answered(asking, code, body, expected, words):
 
 
 @pytest.mark.parametrize(
-    "body", [{"inputs": [1] * 300_000}, {"inputs": "a", "tasks": [1] * 300_000}]
+    "body",
+    [
+        {"inputs": [1] * 300_000},
+        {"inputs": "a", "tasks": [1] * 300_000},
+        {f"{i:x}": 1 for i in range(85_000)},
+    ],
 )
-def test_of_many_mistakes_the_first_is_told(asking, code, body):
-    began = time.monotonic()
-    assert code(asking("POST", "/v1/predict", json=body), 422) == "invalid"
-    assert time.monotonic() - began < 1  # while it is looked at, nobody else is answered
+@pytest.mark.parametrize("schema", [PredictRequest, EmbedRequest])
+def test_of_many_mistakes_the_first_is_told(body, schema):
+    assert len(json.dumps(body)) < Limits().body_bytes
+    with pytest.raises(ValidationError) as refused:  # while it is looked at, nobody is answered
+        schema.model_validate(body)
+    assert refused.value.error_count() <= 3  # a union's alternatives
+
+
+def test_a_key_that_is_no_text(asking, code):
+    body = b'{"inputs": "a", "\\ud800": 1}'
+    done = asking("POST", "/v1/predict", content=body, headers={"content-type": "application/json"})
+    assert code(done, 422) == "invalid"
 
 
 def test_bodies_that_are_no_json(asking, code):
@@ -337,11 +356,49 @@ def test_what_takes_too_long_is_given_up(serving, held, code):
         async with serving(backends=[held], limits=limits) as client:
             both = await asyncio.gather(client.predict("fine"), client.predict("sad"))
             held.go.set()
-            return both
+            return *both, await client.get("/metrics")
 
-    for done in asyncio.run(go()):
+    *both, figures = asyncio.run(go())
+    for done in both:
         assert code(done, 504) == "too_slow"
+    assert "plait_dropped_rows_total 1.0" in figures.text.splitlines()
     assert len(held.asked) == 1  # nobody waits for the other one any more
+
+
+def test_who_leaves_while_the_model_answers_takes_nobody_along(serving, held):
+    async def go():
+        async with serving(backends=[held], limits=Limits(wait_ms=5000, batch_size=2)) as client:
+            left, sent = asyncio.Event(), []
+            body = json.dumps({"inputs": "sad", "tasks": "mood"}).encode()
+            first = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+            async def receive():
+                if (message := next(first, None)) is not None:
+                    return message
+                await left.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message):
+                sent.append(message)
+
+            headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+            scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": headers}
+            scope |= {"query_string": b"", "root_path": "", "scheme": "http", "server": None}
+            leaving = asyncio.create_task(client.app(scope, receive, send))
+            staying = asyncio.create_task(client.predict("fine", tasks="mood"))
+            while not held.asked:
+                await asyncio.sleep(0.01)
+            left.set()
+            await leaving
+            held.go.set()
+            return await staying, sent, (await client.get("/metrics")).text.splitlines()
+
+    stayed, sent, figures = asyncio.run(go())
+    assert [len(ask.rows) for ask in held.asked] == [2]
+    assert stayed.status_code == 200
+    assert sent[0]["status"] == 499
+    for line in ("plait_dropped_rows_total 0.0", "plait_queue_rows 0.0"):
+        assert line in figures
 
 
 def test_what_was_accepted_is_answered_before_the_end(serving, held):

@@ -158,6 +158,24 @@ def test_what_nobody_waits_for_is_left_out():
     assert texts(queue.take(0)) == ["b"]
 
 
+def test_a_job_given_up_takes_its_waiting_rows_along_and_no_others():
+    queue = make(batch_size=1)
+    job = Job(3)
+    job.num_left = 3
+    queue.put([Row(job, i, MOOD, ("mood",), (text,)) for i, text in enumerate("abc")])
+    (other,) = put(queue, "d")
+    taken = queue.take(0)
+    assert queue.drop(job) == 2
+    assert len(queue) == 2  # the one that was taken, and the other job's
+    queue.finish(taken, [{"mood": 1}], 0.1)
+    rest = queue.take(0)
+    assert texts(rest) == ["d"]
+    queue.finish(rest, [{"mood": 2}], 0.1)
+    assert other.future.result(0) == [{"mood": 2}]
+    assert queue.drop(other) == 0  # too late to give up
+    assert len(queue) == 0
+
+
 def test_after_the_end_the_rest_is_given_out():
     queue = make(wait=60)
     put(queue, "a")

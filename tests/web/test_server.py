@@ -107,13 +107,51 @@ def test_what_was_accepted_is_answered_after_the_signal(tiny_run, tmp_path):
             ThreadPoolExecutor(20) as people,
         ):
             waiting = [people.submit(client.post, "/v1/predict", json=BODY) for _ in range(20)]
-            until = time.monotonic() + 30
-            while "plait_queue_rows 40.0" not in client.get("/metrics").text:
-                assert time.monotonic() < until
+            wait_for(client, "plait_queue_rows 40.0")
             assert server.stop(signal.SIGTERM) == 0
             assert [one.result().status_code for one in waiting] == [200] * 20
             with pytest.raises(httpx.ConnectError):
                 client.get("/healthz")
+
+
+def test_rows_of_a_closed_connection_are_dropped_and_no_others(tiny_run, tmp_path):
+    """Rows wait ten seconds for company that fills their parcel of four."""
+    with running(tmp_path, tiny_run, "--wait-ms", 10_000, "--batch-size", 4) as server:
+        with (
+            httpx.Client(base_url=server.address, timeout=50) as client,
+            ThreadPoolExecutor(2) as people,
+        ):
+            staying = people.submit(client.post, "/v1/predict", json=BODY)
+            wait_for(client, "plait_queue_rows 2.0")
+            body = json.dumps({"inputs": "the film was great .", "tasks": "mood"}).encode()
+            head = (
+                f"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+            )
+            port = int(server.address.rpartition(":")[2])
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+                kind = "Content-Type: application/json\r\n\r\n"
+                connection.sendall((head + kind).encode() + body)
+                wait_for(client, "plait_queue_rows 3.0")
+            wait_for(client, "plait_dropped_rows_total 1.0")
+            wait_for(client, "plait_queue_rows 2.0")
+            coming = people.submit(client.post, "/v1/predict", json=BODY)
+            for answer in (staying.result(), coming.result()):
+                assert answer.status_code == 200
+                assert len(answer.json()["answers"]) == 2
+            told = client.get("/metrics").text
+            assert "plait_batch_rows_sum 4.0" in told
+            assert 'plait_problems_total{code="gone"} 1.0' in told
+            assert 'status="5' not in told
+        (gone,) = [line for line in server.log("request") if line.get("code") == "gone"]
+        assert (gone["status"], gone["inputs"]) == (499, 1)
+        assert server.stop() == 0
+
+
+def wait_for(client: httpx.Client, figure: str) -> None:
+    until = time.monotonic() + 30
+    while f"{figure}\n" not in client.get("/metrics").text:
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_ctrl_c_and_keys_and_a_folder_of_runs(tiny_run, tmp_path):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from plait.answers.columns import rename_taken
 from plait.answers.formats import FORMATS
 from plait.answers.stream import CHUNK, answer_records, choose_columns
-from plait.data import RecordFile, Records, open_source
+from plait.data import RecordFile, Records, open_source, would_find
 from plait.data import find_files as find_data_files
 from plait.errors import DataError, UsageError
 from plait.training.checkpoint import disk_full_told
@@ -65,7 +65,11 @@ class Plan:
 
     def place(self, part: Part) -> Path:
         """Return where a part is written."""
-        return self.out / f"part-{part.file:05}-{part.start:012}.{self.form}"
+        return self.out / _name_part(part.file, part.start, self.form)
+
+
+def _name_part(file: int, start: int, form: str) -> str:
+    return f"part-{file:05}-{start:012}.{form}"
 
 
 def find_files(pattern: str) -> tuple[Path, ...]:
@@ -75,6 +79,15 @@ def find_files(pattern: str) -> tuple[Path, ...]:
     except DataError as error:
         told = f"no file is called {pattern}; a pattern is such as 'rows/*.parquet'"
         raise UsageError(told) from error
+
+
+def refuse_own_answers(pattern: str, files: Sequence[Path], out: Path, form: str | None) -> None:
+    """Refuse a folder for answers whose parts the pattern would take for rows, later or now."""
+    if would_find(pattern, out / _name_part(0, 0, form or _find_form(files[0]))):
+        raise UsageError(
+            f"answers in {out} would be rows to {pattern} the next time; choose a folder that the "
+            "pattern does not reach"
+        )
 
 
 def make_plan(
@@ -146,7 +159,13 @@ def _find_form(path: Path) -> str:
 def read_parts(plan: Plan, file: int, done: Container[int] = ()) -> Iterator[tuple[Part, Records]]:
     """Read the parts of a file; those whose first rows are in `done` are passed over."""
     texts = [name for column in plan.columns for name in column.text]
-    found = RecordFile(plan.files[file], texts, separator=plan.separator, quoting=plan.quoting)
+    found = RecordFile(
+        plan.files[file],
+        texts,
+        separator=plan.separator,
+        quoting=plan.quoting,
+        taken=(FILE, ROW, *(column.name for column in plan.columns)),
+    )
     slices = found.slices(plan.part_rows)
     for records, is_last in _read_ahead(slices):
         start = int(records.numbers[0])

@@ -50,11 +50,12 @@ def predict_folder(request: FolderRequest) -> None:
     with Display() as display:
         display.begin(f"loading {request.run}")
         from plait.answers.folder import answer_folder
-        from plait.answers.parts import find_files, make_plan
+        from plait.answers.parts import find_files, make_plan, refuse_own_answers
         from plait.answers.stream import choose_tasks
         from plait.ensemble import load
 
         files = find_files(str(pattern))
+        refuse_own_answers(str(pattern), files, out, request.form)
         # Here it only says which tasks there are, where a cluster answers; a GPU is for others.
         device = "cpu" if request.engine.is_ray else request.device
         model = load(request.run, device=device, precision=request.precision)

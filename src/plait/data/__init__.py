@@ -7,7 +7,7 @@ from plait.data.closure import Closure
 from plait.data.collator import Collator, LaidOut, Rows
 from plait.data.files import open_source
 from plait.data.fingerprints import Shared, shared_examples
-from plait.data.folders import cache_root, find_files, find_root, sample_root
+from plait.data.folders import cache_root, find_files, find_root, sample_root, would_find
 from plait.data.groups import find_implied
 from plait.data.heldout import HeldOut, find_held_out
 from plait.data.parcels import Parcel
@@ -62,4 +62,5 @@ __all__ = [
     "text_lengths",
     "text_schema",
     "uncut_lengths",
+    "would_find",
 ]

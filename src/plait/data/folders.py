@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from fnmatch import fnmatchcase
 from glob import glob
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,10 @@ ENDINGS = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv")
 
 COMPRESSED = (".gz", ".xz")
 """Endings that may follow those."""
+
+
+_SIGNS = frozenset("*?[")
+"""Of a pattern."""
 
 
 def sample_root() -> Path:
@@ -74,7 +80,7 @@ def find_files(path: str, root: Path | None, hint: str = "") -> dict[str, Path]:
     if full.is_dir():
         what = f"folder {path} holds no data files ({', '.join(ENDINGS)})"
         names = _in_folder(full, own)
-    elif any(sign in own for sign in "*?["):
+    elif _SIGNS & set(own):
         # A file's name may hold such a sign, too: hence only where there is no such file.
         what = f"no data file fits {path}"
         names = _fitting(str(Path(own).expanduser()), folder)
@@ -85,6 +91,32 @@ def find_files(path: str, root: Path | None, hint: str = "") -> dict[str, Path]:
         f"{what} (looked in {folder.resolve()}); "
         f"name the folder that holds it with --data DIR or PLAIT_DATA{_hint(hint)}"
     )
+
+
+def would_find(path: str, place: Path) -> bool:
+    """Say whether `find_files` would find a file at some place, were there one.
+
+    `path` is a folder or a pattern and relative to the current folder; links are followed.
+    """
+    own = Path(path).expanduser()
+    parts, wants_notes = own.absolute().parts, _is_note(own)
+    if own.is_dir():
+        parts, wants_notes = (*parts, "**", f"*{place.suffix}"), False
+    num_fixed = len([*takewhile(lambda part: not _SIGNS & set(part), parts)])
+    folder, place = Path(*parts[:num_fixed]).resolve(), place.resolve()
+    if not place.is_relative_to(folder):
+        return False
+    name = place.relative_to(folder)
+    return (wants_notes or not _is_note(name)) and _fits(name.parts, parts[num_fixed:])
+
+
+def _fits(name: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
+    """Compare part by part, as glob does; `**` is any number of folders."""
+    if not pattern or not name:
+        return pattern in ((), ("**",)) and not name
+    if pattern[0] == "**":
+        return _fits(name, pattern[1:]) or _fits(name[1:], pattern)
+    return fnmatchcase(name[0], pattern[0]) and _fits(name[1:], pattern[1:])
 
 
 def _in_folder(folder: Path, path: str) -> list[str]:

@@ -21,7 +21,7 @@ from plait.data.source import Columns
 from plait.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -116,8 +116,10 @@ class RecordFile:
         *,
         separator: str | None = None,
         quoting: bool = True,
+        taken: Collection[str] = (),
     ):
-        self.path = path
+        self.path, self.taken = path, frozenset(taken)
+        """`taken` are names that rows must not have, since something else is to be called so."""
         self.source = open_source(path, separator=separator, quoting=quoting)
         self.columns = Columns(tuple(dict.fromkeys(text)), whole=True)
         named = set(self.source.names())
@@ -183,8 +185,21 @@ class RecordFile:
                 whole = self._decode(whole, number)
             elif pa.types.is_struct(whole.type):
                 whole = _without_dictionaries(whole)
+            else:
+                self._refuse_taken(whole, rows.numbers)
             number += len(rows)
             yield replace(rows, whole=whole)
+
+    def _refuse_taken(self, lines: Any, numbers: npt.NDArray[np.int64]) -> None:
+        """Look through each object of JSON, since the first need not have all keys."""
+        for line, number in zip(lines.to_pylist() if self.taken else (), numbers, strict=False):
+            if there := sorted(self.taken & json.loads(line).keys()):
+                raise DataError(
+                    f"the row has a field {there[0]!r}, as its answer is to have; give it another "
+                    "name",
+                    path=self.path,
+                    line=self.source.lines([int(number)])[0],
+                )
 
     def _decode(self, whole: Any, start: int) -> Any:
         arrays = []

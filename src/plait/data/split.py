@@ -122,6 +122,7 @@ class Split:
         if not self.entries:
             raise RecipeError(f"task {self.task_name!r} has no {self.split} files")
         self.files = [file for entry in range(len(self.entries)) for file in self._resolve(entry)]
+        self._refuse_twice()
         where = f"tasks.{self.task_name}.augment"
         # Whoever reads a split without its labels wants its rows back, and no others.
         tables = self.task.augment if self.split == "train" and self.labelled else ()
@@ -133,6 +134,34 @@ class Split:
             raise ValueError(f"task {self.task_name!r}: what dev and test have must be given")
         if self.trains:
             self._refuse_held_out()
+
+    def _refuse_twice(self) -> None:
+        """Refuse folders and patterns that take in a file of which the split has the rows already.
+
+        A file that is named twice is meant twice. So is a folder or a pattern that is there twice
+        with other settings, such as another column of texts.
+        """
+        before: dict[Path, list[_File]] = {}
+        for file in self.files:
+            for other in before.setdefault(file.path.resolve(), []):
+                if not self._is_meant(file, other):
+                    raise RecipeError(self._tell_twice(other, file))
+            before[file.path.resolve()].append(file)
+
+    def _is_meant(self, file: _File, other: _File) -> bool:
+        one, two = self.entries[file.entry], self.entries[other.entry]
+        are_named = file.config.path == one.path and other.config.path == two.path
+        return file.entry != other.entry and (are_named or (one.path == two.path and one != two))
+
+    def _tell_twice(self, one: _File, two: _File) -> str:
+        first, second = self.entries[one.entry].path, self.entries[two.entry].path
+        told = f"{first} and {second} both stand for {two.config.path}"
+        if one.entry == two.entry:
+            told = f"{first} stands for {one.config.path} and {two.config.path}, which are one file"
+        return (
+            f"tasks.{self.task_name}.{self.source}: {told}, so that its rows would be read twice; "
+            "leave one out, or choose a pattern that does"
+        )
 
     def _refuse_held_out(self) -> None:
         """Refuse a folder or pattern that takes a dev or test file in; its name would be meant."""

@@ -3,6 +3,7 @@
 model.onnx        tokens of an input -> its vector, and answers of all tasks that read one input
 task-NAME.onnx    the same for a task with an adapter, which sees an encoder of its own
 head-NAME.onnx    two vectors -> answers, for a task that encodes its two texts apart
+GRAPH.data        weights of a graph that cannot hold them itself
 tokenizer.json, recipe.toml, export.json, README.md
 
 Answers are final: probabilities (calibrated where the run is), or scores in the task's units.
@@ -47,6 +48,11 @@ MODEL = "model.onnx"
 
 LARGEST = 2**31 - 2**24
 """Bytes of weights a graph can hold itself; more are put into a file beside it."""
+
+
+def data_file(graph: str) -> str:
+    """Return what the file beside a graph is called, by torch and by ONNX Runtime alike."""
+    return f"{graph}.data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +203,7 @@ def _describe(folder: Path, run: Predictor, plan: _Plan, precision: Precision) -
             given["temperature"] = run.temperatures[name]
         tasks[name] = {**place.to_json(), "kind": spec.kind, "texts": len(spec.text), **given}
     settings = run.config.encoder
+    beside = [data_file(file) for file in plan.graphs]
     return {
         "precision": precision,
         "inputs": INPUTS,
@@ -206,6 +213,7 @@ def _describe(folder: Path, run: Predictor, plan: _Plan, precision: Precision) -
         "vectors": {"graph": MODEL, "output": VECTORS, "width": run.model.encoder.width},
         "tasks": tasks,
         "graphs": {file: hash_file(folder / file) for file in plan.graphs},
+        "weights": {file: hash_file(folder / file) for file in beside if (folder / file).is_file()},
     }
 
 
@@ -254,6 +262,9 @@ def _quantize(path: Path) -> None:
     """Make the products of a graph ones of whole numbers, in place."""
     quantization = need("onnxruntime.quantization")
     graph = need("onnx").load(path)
+    beside = path.with_name(data_file(path.name))
+    is_large = beside.exists()
+    beside.unlink(missing_ok=True)  # it would be written on to, behind the weights of before
     # The quantizer turns weights around and is then misled by what was known of their shapes.
     del graph.graph.value_info[:]
     with _quiet():
@@ -262,7 +273,7 @@ def _quantize(path: Path) -> None:
             path,
             per_channel=True,
             weight_type=quantization.QuantType.QInt8,
-            use_external_data_format=path.with_name(f"{path.name}.data").exists(),
+            use_external_data_format=is_large,
         )
 
 

@@ -47,6 +47,8 @@ class ExportedModel(SingleModel):
 
     sessions: Mapping[str, Any]
     """ONNX Runtime's, by the names of the graphs."""
+    weights: tuple[str, ...]
+    """Files that graphs have their weights in, where not in themselves."""
     places: Mapping[str, Place]
     vectors: Place
     width: int
@@ -88,6 +90,7 @@ class ExportedModel(SingleModel):
             tokenizer,
             build_collator(config, tokenizer),
             {file: _open(path / file, providers) for file in facts["graphs"]},
+            tuple(facts.get("weights", ())),
             {name: _place(facts["tasks"][name]) for name in names},
             _place(facts["vectors"]),
             facts["vectors"]["width"],
@@ -97,8 +100,9 @@ class ExportedModel(SingleModel):
         return replace(made, temperatures=read_temperatures(path, made.identify))
 
     def identify(self) -> str:
-        """Return a hash of the graphs."""
-        hashes = " ".join(hash_file(self.folder / file) for file in sorted(self.sessions))
+        """Return a hash of the graphs, and of weights beside them."""
+        files = sorted([*self.sessions, *self.weights])
+        hashes = " ".join(hash_file(self.folder / file) for file in files)
         return hashlib.sha256(hashes.encode()).hexdigest()
 
     def fingerprint(self) -> str:
@@ -169,11 +173,12 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     missing = {"precision", "tasks", "vectors", "graphs"} - facts.keys()
     if missing:
         raise RunError(f"{path} is damaged: it lacks {', '.join(sorted(missing))}")
-    for file, wanted in facts["graphs"].items():
-        if Path(file).name != file:
-            raise RunError(f"{path} is damaged: it names a graph {file!r}, which is outside")
-        if hash_file(folder / file) != wanted:
-            raise RunError(f"{folder / file} is not the graph that was exported; copy it again")
+    for kind, what in (("graphs", "a graph"), ("weights", "weights")):
+        for file, wanted in facts.get(kind, {}).items():
+            if Path(file).name != file:
+                raise RunError(f"{path} is damaged: it names {what} {file!r}, which is outside")
+            if hash_file(folder / file) != wanted:
+                raise RunError(f"{folder / file} is not what was exported; copy it again")
     return facts
 
 

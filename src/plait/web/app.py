@@ -20,7 +20,7 @@ from plait.web.gate import Gate
 from plait.web.metrics import Metrics
 from plait.web.parcels import VECTOR
 from plait.web.pool import Died, Pool
-from plait.web.problems import Problem, describe_problems, handle_problems, respond
+from plait.web.problems import GONE, Problem, describe_problems, handle_problems, respond
 from plait.web.schemas import (
     EmbedRequest,
     EmbedResponse,
@@ -67,7 +67,7 @@ def make_app(
     queue = Queue(limits.queue, limits.batch_size, limits.wait_ms / 1000, len(backends))
     metrics = Metrics(lambda: len(queue), lambda: pool.num_alive)
     pool = Pool(queue, backends, _Watcher(log, metrics))
-    service = Service(catalog, queue, limits, log_texts)
+    service = Service(catalog, queue, limits, metrics, log_texts)
 
     @asynccontextmanager
     async def live(_: FastAPI) -> AsyncIterator[None]:
@@ -217,6 +217,7 @@ class Service:
     catalog: Catalog
     queue: Queue
     limits: Limits
+    metrics: Metrics
     log_texts: bool
 
     def find_run(self, name: str | None) -> RunFacts:
@@ -253,7 +254,7 @@ class Service:
         inputs: Sequence[tuple[str, ...]],
         tasks: Sequence[tuple[str, ...]],
     ) -> list[Answer]:
-        """Queue a question and wait for its answers."""
+        """Queue a question and wait for its answers, for as long as its client does."""
         facts: dict[str, Any] = {"run": run.name, "inputs": len(inputs)}
         facts["tasks"] = sorted({task for some in tasks for task in some}) or ["embed"]
         if self.log_texts:
@@ -266,8 +267,7 @@ class Service:
                 message = "so many inputs of so many tasks never fit the queue; send fewer at once"
                 raise Problem(422, "too_many_inputs", message)
             self.queue.put(rows)
-            async with asyncio.timeout(self.limits.seconds):
-                return await asyncio.wrap_future(job.future)
+            return await self._wait(request, job)
         except Full as error:
             message = f"too much is waiting; come again in {error.seconds} s"
             raise Problem(429, "busy", message, {"Retry-After": str(error.seconds)}) from error
@@ -279,6 +279,28 @@ class Service:
         except Died as error:
             message = "the model's process died of this question, twice; send other texts"
             raise Problem(503, "worker_died", message, _LATER) from error
+
+    async def _wait(self, request: Request, job: Job) -> list[Answer]:
+        """Wait for a job; one that nobody waits for any more leaves the queue."""
+        answers = asyncio.wrap_future(job.future)
+        leaving = asyncio.create_task(_leave(request))
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                await asyncio.wait((answers, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not answers.done():
+                answers.cancel()
+                self.metrics.drop(self.queue.drop(job))
+        if answers.cancelled():
+            raise Problem(GONE, "gone", "the client went away before it was answered")
+        return answers.result()
+
+
+async def _leave(request: Request) -> None:
+    """Wait until a request's client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass  # the body was read; what else comes before the end says nothing
 
 
 class _Watcher:

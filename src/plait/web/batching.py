@@ -199,6 +199,15 @@ class Queue:
             self._changed.notify_all()
             return len(again)
 
+    def drop(self, job: Job) -> int:
+        """Give a job up, and return how many of its rows nobody had taken; the others go on."""
+        with self._changed:
+            job.future.cancel()
+            kept = deque(row for row in self._waiting if row.job is not job)
+            num_dropped = len(self._waiting) - len(kept)
+            self._waiting = kept
+            return num_dropped
+
     def close(self) -> None:
         """Accept nothing more; what was accepted is still given out."""
         with self._changed:

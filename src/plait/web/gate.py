@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 
 from plait.web.keys import is_loopback
 from plait.web.logs import where
-from plait.web.problems import Problem
+from plait.web.problems import GONE, Problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -155,7 +155,7 @@ class Gate:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Problem(400, "gone", "the client went away while it was sending")
+                        raise Problem(GONE, "gone", "the client went away while it was sending")
                     piece = message.get("body", b"")
                     size += len(piece)
                     if size <= most:

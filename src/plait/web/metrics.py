@@ -38,6 +38,11 @@ class Metrics:
         self._batch_seconds = Histogram(
             "plait_batch_seconds", "Time of a batch in its model.", buckets=SECONDS, registry=own
         )
+        self._dropped = Counter(
+            "plait_dropped_rows",
+            "Rows given up before a model had them.",
+            registry=own,
+        )
         self._restarts = Counter("plait_worker_restarts", "Workers replaced.", registry=own)
         Gauge("plait_queue_rows", "Rows not yet answered.", registry=own).set_function(queue)
         Gauge("plait_workers", "Workers that can answer.", registry=own).set_function(workers)
@@ -55,6 +60,10 @@ class Metrics:
         self._batch_seconds.observe(seconds)
         for (run, task), count in answers.items():
             self._answers.labels(run, task).inc(count)
+
+    def drop(self, num_rows: int) -> None:
+        """Count rows that nobody waits for any more."""
+        self._dropped.inc(num_rows)
 
     def restart(self) -> None:
         """Count a worker replaced."""

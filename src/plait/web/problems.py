@@ -10,11 +10,16 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from plait.web.schemas import ProblemResponse
+from plait.errors import suggest
+from plait.web.schemas import UNKNOWN_KEY, ProblemResponse
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.requests import Request
+
+
+GONE = 499
+"""nginx's status of a request whose client has left: for the log, since nobody hears it."""
 
 
 @dataclass(eq=False)  # not frozen: Python writes where an exception was raised into it
@@ -104,8 +109,10 @@ def _explain(error: RequestValidationError) -> Problem:
     where = names[0] if names else "the body"
     if first["type"] == "missing":
         message = f"{where} is missing; /docs shows an example"
-    elif first["type"] == "extra_forbidden":
-        message = f"{where} is not known; /docs lists what a request can hold"
+    elif first["type"] == UNKNOWN_KEY:
+        key = first["ctx"]["key"]
+        told = key if key.isidentifier() else f"the key {key!r}"
+        message = f"{told} is not known{suggest(key, first['ctx']['known'])}"
     elif where == "the body":
         message = (
             "the body is not sent as a JSON object; send one with Content-Type: application/json, "

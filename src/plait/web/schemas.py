@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+UNKNOWN_KEY = "unknown_key"
 
 # The first mistake is told. A million of them, as fit into a body, would keep all others waiting.
 Text = Annotated[str, Field(min_length=1)]
@@ -15,6 +18,18 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     run: str | None = Field(None, description="Which run; may be left out where one is served.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, values: Any) -> Any:
+        """Refuse the first key that is not known; pydantic would describe every one."""
+        for key in values if isinstance(values, dict) else ():
+            if key not in cls.model_fields:
+                # Half a surrogate pair is no text to pydantic, even in an error.
+                told = key[:80].encode("utf-8", "replace").decode("utf-8")
+                facts = {"key": told, "known": list(cls.model_fields)}
+                raise PydanticCustomError(UNKNOWN_KEY, "a key is not known", facts)
+        return values
 
 
 class PredictRequest(_Request):

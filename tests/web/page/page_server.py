@@ -28,7 +28,9 @@ SCREENSHOTS = os.environ.get("PLAIT_SCREENSHOTS")
 
 
 @contextmanager
-def open_server(models: Models, runs: Path, *keys: str, **more: Any) -> Iterator[str]:
+def open_server(
+    models: Models, runs: Path, *keys: str, port: int = 0, **more: Any
+) -> Iterator[str]:
     folders = {path.name: path for path in runs.iterdir()}
     app = make_app(
         models.catalog,
@@ -40,7 +42,7 @@ def open_server(models: Models, runs: Path, *keys: str, **more: Any) -> Iterator
         errands=Errands(device="cpu"),
         **more,
     )
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -66,7 +66,9 @@ def test_an_emptied_box_shows_no_answer(tabs, address):
 
 def test_pairs_have_two_boxes_and_scores_a_scale(tabs, address):
     page = tabs.open(link(address, run="tiny"))
+    assert "choose “Two texts” above" in card(page, "near").inner_text()  # it is told of
     page.get_by_label("Two texts").check()
+    assert "choose “One text” above" in card(page, "mood").inner_text()
     page.get_by_label("First text").fill(PAIR[0])
     page.get_by_label("Second text").fill(PAIR[1])
     card(page, "near").locator(".verdict").wait_for()
@@ -252,6 +254,127 @@ def test_a_chosen_file_and_its_progress(tabs, serve, loaded, tmp_path):
         page.get_by_role("link", name="Download some-answered.csv").wait_for()
 
 
+def test_a_phone_leaves_texts_room_beside_their_answers(tabs, address):
+    page = tabs.open(f"{address}/#/file", phone=True)
+    page.get_by_role("button", name="Sample").click()
+    page.get_by_role("button", name="Answer 5 rows").click()
+    page.get_by_role("link", name="Download").wait_for()
+    cell = page.get_by_role("region", name="First answered rows").locator("td").nth(1)
+    assert cell.bounding_box()["width"] >= 9 * 16
+
+
+LINES = [f"{i},the film was {word} ." for i in range(200) for word in ("great", "dull")]
+
+
+def answer_until_it_stops(page, failure):
+    """Answer a file of 400 rows, of whose requests only the first three come through."""
+    asked = []
+
+    def reply(route):
+        asked.append(route)
+        if len(asked) > 3:
+            failure(route)
+        else:
+            route.continue_()
+
+    page.route("**/v1/predict", reply)
+    page.evaluate(DROP, [".drop", "films.csv", "id,text\n" + "\n".join(LINES)])
+    page.get_by_label("Run", exact=True).select_option("tiny")
+    page.get_by_role("button", name="Answer 400 rows").click()
+    page.get_by_role("button", name="Continue").wait_for()
+
+
+def download(page, name):
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name=f"Download {name}", exact=True).click()
+    with waiting.value.path().open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+STOPPING = json.dumps({"error": {"code": "stopping", "message": "the server is stopping"}})
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (lambda route: route.abort("connectionreset"), "the server cannot be reached"),
+        (lambda route: route.fulfill(status=503, body=STOPPING), "the server is stopping"),
+        (
+            lambda route: route.fulfill(status=502, body="<h1>Bad gateway"),
+            "the server answered 502",
+        ),
+        (
+            lambda route: route.fulfill(status=200, body='{"run": "ti'),
+            "the connection broke before",
+        ),
+    ],
+)
+def test_what_was_answered_is_kept_when_the_server_fails(tabs, address, failure, words):
+    tabs.expected = ("Failed to load resource",)
+    page = tabs.open(f"{address}/#/file")
+    answer_until_it_stops(page, failure)
+    told = page.get_by_role("alert").inner_text()
+    found = re.match(rf"Stopped after (128|192) of 400 rows: {words}", told)
+    assert found, told
+    num_done = int(found[1])  # a request may be under way when another fails
+    partly = download(page, "films-partly-answered.csv")
+    assert [row["id"] for row in partly] == [line.partition(",")[0] for line in LINES]
+    assert [bool(row["mood_label"]) for row in partly].count(True) == num_done
+    page.unroute("**/v1/predict")
+    asked = []
+    page.on("request", lambda one: asked.append(one) if "predict" in one.url else None)
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("link", name="Download films-answered.csv").wait_for()
+    sent = sum(len(one.post_data_json["inputs"]) for one in asked)
+    assert sent == 400 - num_done  # nothing is asked twice
+    whole = download(page, "films-answered.csv")
+    for row in (partly[0], *whole[:2], *whole[-2:]):
+        answer = ask(address, "tiny", row["text"])["mood"]
+        assert row["mood_label"] == answer["label"]
+        assert float(row["mood_confidence"]) == pytest.approx(answer["confidence"], abs=1e-4)
+    assert all(row["mood_label"] for row in whole)
+
+
+def test_a_server_that_dies_in_the_middle_of_a_file_and_comes_back(tabs, serve, loaded):
+    class Slow:
+        is_alive, restart, close = loaded.is_alive, loaded.restart, loaded.close
+        catalog = loaded.catalog
+
+        def answer(self, ask):
+            time.sleep(0.1)
+            return loaded.answer(ask)
+
+    tabs.expected = ("Failed to load resource",)
+    with serve(models=Slow()) as address:
+        port = int(address.rpartition(":")[2])
+        page = tabs.open(f"{address}/#/file")
+        page.evaluate(DROP, [".drop", "films.csv", "id,text\n" + "\n".join(LINES * 5)])
+        page.get_by_label("Run", exact=True).select_option("tiny")
+        page.get_by_role("button", name="Answer 2,000 rows").click()
+        page.get_by_text(re.compile(r"[1-9][\d,]* of 2,000 rows")).wait_for()
+    page.get_by_role("alert").wait_for()
+    assert "Stopped after" in page.get_by_role("alert").inner_text()
+    some = sum(bool(row["mood_label"]) for row in download(page, "films-partly-answered.csv"))
+    assert 0 < some < 2000
+    page.get_by_role("button", name="Continue").click()  # too soon
+    page.get_by_role("alert").wait_for()
+    with serve(port=port):
+        page.get_by_role("button", name="Continue").click()
+        page.get_by_role("link", name="Download films-answered.csv").wait_for()
+        assert all(row["mood_label"] for row in download(page, "films-answered.csv"))
+
+
+def test_a_stopped_file_goes_on_or_starts_again(tabs, address):
+    page = tabs.open(f"{address}/#/file")
+    stop = page.get_by_role("button", name="Stop")
+    answer_until_it_stops(page, lambda route: stop.dispatch_event("click"))
+    assert page.get_by_text(re.compile(r"^Stopped after (128|192) of 400 rows\.$")).is_visible()
+    page.unroute("**/v1/predict")
+    page.get_by_role("button", name="Answer 400 rows").click()
+    page.get_by_role("link", name="Download films-answered.csv").wait_for()
+    assert page.get_by_role("button", name="Continue").count() == 0
+
+
 def test_files_that_are_none(tabs, address):
     page = tabs.open(f"{address}/#/file")
     for text, words in (("", "nothing in it"), ("a\0b", "no CSV"), ("\n\n", "nothing in it")):
@@ -302,6 +425,7 @@ def test_runs_are_browsed(tabs, address, runs):
     assert numbers == [f"{value:.3f}".replace("-", "\u2212") for value in scores.values()]
     assert "recipe.toml" in page.locator(".runs > li", has_text="empty").inner_text()
     assert "ensemble of tiny, again" in page.locator(".runs").inner_text()
+    page.get_by_text("The mark on a bar is").wait_for()
     entry.get_by_role("link", name="tiny").click()
     page.get_by_role("heading", name="Losses over time").wait_for()
     charts = page.locator(".chart svg")
@@ -457,3 +581,5 @@ def test_the_api_has_a_page(tabs, address):
     shown = page.locator("section h2").all_inner_texts()
     assert [entry.split()[1] for entry in shown] == list(paths)
     assert "curl" in page.locator("pre").first.inner_text()
+    table = page.get_by_role("region", name="What post /v1/predict takes")
+    assert table.locator("thead th").all_inner_texts() == ["Field", "Holds", "Means"]

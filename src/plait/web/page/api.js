@@ -41,12 +41,21 @@ async function request(path, options) {
   });
 }
 
+async function read(response) {
+  try {
+    return await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem("the connection broke before the whole answer had come");
+  }
+}
+
 export async function get(path, signal) {
-  return (await request(path, { signal })).json();
+  return read(await request(path, { signal }));
 }
 
 export async function post(path, body, signal) {
-  return (await request(path, { body, signal })).json();
+  return read(await request(path, { body, signal }));
 }
 
 // Ask for something that may have to be made first; `tell` hears how far it is.
@@ -54,7 +63,7 @@ export async function getMade(path, tell, signal) {
   for (;;) {
     const response = await request(path, { signal });
     if (response.status !== 202) return response;
-    tell((await response.json()).step);
+    tell((await read(response)).step);
     await pause(700, signal);
   }
 }

@@ -38,7 +38,10 @@ function drawFields(label, schema, api) {
     nameType(field, api),
     field.description ?? "",
   ]);
-  return drawTable(label, ["Field", "Holds", ""], rows, { hasHeads: true });
+  const names = ["Field", "Holds", "Means"];
+  const isTold = rows.some((row) => row[2]);
+  const shown = isTold ? rows : rows.map((row) => row.slice(0, 2));
+  return drawTable(label, isTold ? names : names.slice(0, 2), shown, { hasHeads: true });
 }
 
 function drawExample(path, schema, api) {

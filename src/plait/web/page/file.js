@@ -3,14 +3,15 @@
 import { listServed } from "./api.js";
 import { AnswerTable, guessColumns } from "./columns.js";
 import { format, readTable } from "./csv.js";
-import { announce, choice, complain, el, field } from "./dom.js";
-import { answerAll } from "./many.js";
+import { announce, choice, complain, el, field, sentence } from "./dom.js";
+import { Many } from "./many.js";
 import { count } from "./numbers.js";
 import { TABLE } from "./samples.js";
 import { drawTable } from "./tables.js";
 
 const NUM_SHOWN = 3; // of the rows that were given
 const NUM_ANSWERED = 8;
+const NUM_SHORT = 30; // letters that a narrow column can do with
 const MOST_BYTES = 200e6;
 
 export async function showFile(place, { signal }) {
@@ -193,15 +194,20 @@ class Work {
     this.button.disabled = !this.tasks.length;
   }
 
-  async go() {
-    const { table, run } = this;
+  go() {
+    const { table } = this;
     const places = this.columns.map((column) => table.names.indexOf(column.value));
-    const answers = new AnswerTable(table, this.tasks);
+    const keep = new AnswerTable(table, this.tasks);
+    this.goOn(new Many({ run: this.run.name, tasks: this.tasks, table, places, keep }));
+  }
+
+  async goOn(many) {
+    const { table } = this;
     this.stop?.abort(); // what is still answered of an earlier choice
     const stop = new AbortController();
     this.stop = stop;
     this.signal.addEventListener("abort", () => stop.abort());
-    const bar = el("progress", { max: table.rows.length, value: 0, "aria-label": "Rows answered" });
+    const bar = el("progress", { max: table.rows.length, "aria-label": "Rows answered" });
     const told = el("p", { class: "note" });
     const progress = el(
       "div",
@@ -214,58 +220,83 @@ class Work {
     this.button.classList.add("main");
     this.outcome.replaceChildren(progress);
     announce("Answering");
-    const began = performance.now();
-    const hear = (done) => {
-      bar.value = done;
-      const left = ((performance.now() - began) / 1000) * (table.rows.length / done - 1);
-      const more = left > 3 && done < table.rows.length ? `, about ${Math.ceil(left)} s left` : "";
-      const number = done.toLocaleString("en");
-      told.textContent = `${number} of ${count(table.rows.length, "row")}${more}`;
+    const [began, before] = [performance.now(), many.done];
+    const hear = () => {
+      const left = table.rows.length - many.done;
+      const pace = (many.done - before) / (performance.now() - began); // rows a millisecond
+      const seconds = pace ? Math.ceil(left / pace / 1000) : 0;
+      const more = seconds > 3 ? `, about ${seconds} s left` : "";
+      bar.value = many.done;
+      told.textContent = `${tellDone(many)}${more}`;
     };
+    bar.value = before;
     try {
-      const problems = await answerAll({
-        run: run.name,
-        tasks: this.tasks,
-        table,
-        places,
-        hear,
-        signal: stop.signal,
-        keep: answers,
-      });
-      this.outcome.replaceChildren(...drawOutcome(table, answers, problems, this.signal));
-      this.button.classList.remove("main"); // the download is what comes next
+      await many.answer(hear, stop.signal);
+      this.outcome.replaceChildren(...drawOutcome(many, this.signal));
       announce(`Done: ${count(table.rows.length, "row")} answered`);
     } catch (error) {
-      stop.abort(); // nobody needs the rest
       if (this.stop !== stop) return; // the place is a later choice's
-      const stopped = error.name === "AbortError";
-      this.outcome.replaceChildren(
-        stopped
-          ? el("p", { class: "note", role: "status" }, "Stopped; nothing is kept.")
-          : complain(error),
-      );
+      const isWatched = progress.contains(document.activeElement);
+      const onward = el("button", { class: "main", type: "button" }, "Continue");
+      onward.addEventListener("click", () => this.goOn(many));
+      this.outcome.replaceChildren(...drawStop(many, error, onward, this.signal));
+      if (isWatched) onward.focus();
     } finally {
-      if (this.stop === stop) this.button.disabled = false;
+      if (this.stop === stop) {
+        this.button.disabled = false;
+        this.button.classList.remove("main"); // there is something else to do next
+      }
     }
   }
 }
 
-function drawOutcome(table, answers, problems, signal) {
-  const names = [...table.names, ...answers.names];
-  const rows = table.rows.map((row, i) => [...row, ...answers.cells(i)]);
-  const text = format([names, ...rows], table.separator);
+function tellDone(many) {
+  return `${many.done.toLocaleString("en")} of ${count(many.table.rows.length, "row")}`;
+}
+
+// What was answered until something came in between.
+function drawStop(many, error, onward, signal) {
+  const where = `Stopped after ${tellDone(many)}`;
+  const answered = join(many);
+  const told =
+    error.name === "AbortError"
+      ? el("p", { class: "note", role: "status" }, `${where}.`)
+      : el("p", { class: "problem", role: "alert" }, sentence(`${where}: ${error.message}`));
+  if (!many.done) return [told, el("div", { class: "row" }, onward)];
+  const link = drawDownload(answered, "partly-answered", signal, "button");
+  return [told, el("div", { class: "row" }, onward, link), ...drawAnswers(answered, many)];
+}
+
+function drawOutcome(many, signal) {
+  const answered = join(many);
+  const link = drawDownload(answered, "answered", signal, "main");
+  return [el("p", { class: "done" }, link), ...drawAnswers(answered, many)];
+}
+
+// A table with the answers beside its own columns.
+function join({ table, keep }) {
+  const rows = table.rows.map((row, i) => [...row, ...keep.cells(i)]);
+  return { ...table, names: [...table.names, ...keep.names], rows };
+}
+
+function drawDownload({ name, names, rows, separator }, word, signal, kind) {
+  const text = format([names, ...rows], separator);
   const href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
   signal.addEventListener("abort", () => URL.revokeObjectURL(href));
-  const name = table.name.replace(/(\.\w+)?$/, "-answered$&").replace(/answered$/, "answered.csv");
+  const file = addWord(name, word);
+  return el("a", { class: kind, href, download: file }, `Download ${file}`);
+}
+
+function drawAnswers({ names, rows }, { problems, keep }) {
   return [
-    el(
-      "p",
-      { class: "done" },
-      el("a", { class: "main", href, download: name }, `Download ${name}`),
-    ),
     problems.length > 0 && el("p", { class: "problem" }, tellProblems(problems)),
-    drawRows(names, rows, new Set(answers.names)),
+    drawRows(names, rows, new Set(keep.names)),
   ].filter(Boolean);
+}
+
+function addWord(name, word) {
+  const [, stem, ending] = name.match(/^(.*?)(\.\w+)?$/s);
+  return `${stem}-${word}${ending ?? ".csv"}`;
 }
 
 function tellProblems(problems) {
@@ -277,7 +308,11 @@ function drawRows(names, rows, marked = new Set()) {
   const most = marked.size ? NUM_ANSWERED : NUM_SHOWN;
   const left = rows.length - most;
   const shown = rows.slice(0, most).map((row) => row.map((cell) => shorten(String(cell))));
-  const options = { column: (i) => (marked.has(names[i]) ? "new" : null), kind: "cells" };
+  const kinds = names.map((name, i) => {
+    if (marked.has(name)) return "new";
+    return shown.some((row) => row[i].length > NUM_SHORT) ? "long" : null;
+  });
+  const options = { column: (i) => kinds[i], kind: "cells" };
   const label = marked.size ? "First answered rows" : "First rows";
   return el(
     "div",

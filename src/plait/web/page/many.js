@@ -7,56 +7,84 @@ const MOST_LETTERS = 150_000;
 const NUM_AT_ONCE = 2;
 const MOST_TRIES = 8;
 
-// Answer every row into `keep`; return those that could not be, each with the reason.
-export async function answerAll({ run, tasks, table, places, hear, signal, keep }) {
-  const problems = [];
-  const wanted = {
-    one: tasks.filter((task) => task.num_texts === 1),
-    two: tasks.filter((task) => task.num_texts === 2),
-  };
-  const inputs = [];
-  table.rows.forEach((row, number) => {
-    const texts = places.map((place) => row[place] ?? "");
-    const asked = {};
-    if (wanted.one.length && texts[0].trim()) asked.one = texts[0];
-    if (wanted.two.length && texts[0].trim() && texts[1].trim()) asked.two = texts;
-    if (Object.keys(asked).length) inputs.push({ number, asked });
-    else problems.push({ row: number, reason: "it has no text" });
-  });
-  let done = problems.length;
-  const parcels = cut(inputs);
-  const work = async () => {
-    for (let parcel = parcels.shift(); parcel; parcel = parcels.shift()) {
-      await answer(parcel);
-      hear(done);
-    }
-  };
-  const answer = async (parcel) => {
+// The rows of a table on their way. What was answered stays, whatever stops the rest.
+export class Many {
+  problems = []; // rows that cannot be answered, each with the reason
+  #parcels;
+
+  constructor({ run, tasks, table, places, keep }) {
+    Object.assign(this, { run, table, keep });
+    this.wanted = {
+      one: tasks.filter((task) => task.num_texts === 1),
+      two: tasks.filter((task) => task.num_texts === 2),
+    };
+    const inputs = [];
+    table.rows.forEach((row, number) => {
+      const texts = places.map((place) => row[place] ?? "");
+      const asked = {};
+      if (this.wanted.one.length && texts[0].trim()) asked.one = texts[0];
+      if (this.wanted.two.length && texts[0].trim() && texts[1].trim()) asked.two = texts;
+      if (Object.keys(asked).length) inputs.push({ number, asked });
+      else this.problems.push({ row: number, reason: "it has no text" });
+    });
+    this.done = this.problems.length;
+    this.#parcels = cut(inputs);
+  }
+
+  // Answer every row that is left into `keep`; `hear` is called with each step.
+  async answer(hear, signal) {
+    const halt = new AbortController();
+    const stop = () => halt.abort();
+    signal.addEventListener("abort", stop);
+    if (signal.aborted) stop();
+    const causes = [];
+    const work = async () => {
+      try {
+        while (this.#parcels.length) {
+          await this.#answerNext(halt.signal);
+          hear();
+        }
+      } catch (error) {
+        causes.push(error);
+        halt.abort(); // what another has under way goes back as well
+      }
+    };
+    await Promise.all(Array.from({ length: NUM_AT_ONCE }, work));
+    signal.removeEventListener("abort", stop);
+    this.problems.sort((one, other) => one.row - other.row);
+    if (causes.length) throw causes[0];
+  }
+
+  async #answerNext(signal) {
+    const parcel = this.#parcels.shift();
     try {
-      const found = await askParcel(parcel);
-      parcel.forEach(({ number }, i) => keep.put(number, found[i]));
-      done += parcel.length;
+      const found = await this.#ask(parcel, signal);
+      parcel.forEach(({ number }, i) => this.keep.put(number, found[i]));
+      this.done += parcel.length;
     } catch (error) {
-      if (![413, 422, 500, 503, 504].includes(error.status)) throw error;
+      if (!isOfRows(error)) {
+        this.#parcels.unshift(parcel);
+        throw error;
+      }
       if (parcel.length === 1) {
-        problems.push({ row: parcel[0].number, reason: error.message });
-        done += 1;
+        this.problems.push({ row: parcel[0].number, reason: error.message });
+        this.done += 1;
         return;
       }
       const half = Math.ceil(parcel.length / 2); // one is the cause, the others are answered
-      await answer(parcel.slice(0, half));
-      await answer(parcel.slice(half));
+      this.#parcels.unshift(parcel.slice(0, half), parcel.slice(half));
     }
-  };
-  const askParcel = async (parcel) => {
+  }
+
+  async #ask(parcel, signal) {
     const found = parcel.map(() => ({}));
-    for (const [kind, some] of Object.entries(wanted)) {
+    for (const [kind, some] of Object.entries(this.wanted)) {
       const rows = parcel
         .map((input, i) => [input.asked[kind], i])
         .filter(([texts]) => texts !== undefined);
       if (!rows.length) continue;
       const body = {
-        run,
+        run: this.run,
         tasks: some.map((task) => task.name),
         inputs: rows.map(([texts]) => texts),
         probabilities: false,
@@ -65,9 +93,12 @@ export async function answerAll({ run, tasks, table, places, hear, signal, keep 
       rows.forEach(([, i], place) => Object.assign(found[i], answers[place]));
     }
     return found;
-  };
-  await Promise.all(Array.from({ length: NUM_AT_ONCE }, work));
-  return problems.sort((one, other) => one.row - other.row);
+  }
+}
+
+// Whether fewer rows, or others, would be answered; else nothing would be now.
+function isOfRows({ status, code }) {
+  return [413, 422, 500, 504].includes(status) || code === "worker_died";
 }
 
 function cut(inputs) {

@@ -5,7 +5,7 @@ import { drawCurves } from "./curves.js";
 import { el } from "./dom.js";
 import { count, figure } from "./numbers.js";
 import { runLink, tellKind } from "./runs.js";
-import { drawScores } from "./scores.js";
+import { drawScores, explainMarks } from "./scores.js";
 import { drawTable } from "./tables.js";
 
 export async function showRun(place, { run: name, signal }) {
@@ -19,14 +19,9 @@ export async function showRun(place, { run: name, signal }) {
   );
   if (record.members.length) place.append(drawMembers(record.members, (await listServed()).runs));
   if (record.scores.length) {
-    const baseline = record.scores.some((score) => score.baseline !== null);
     place.append(
       el("h2", {}, "Scores on dev"),
-      el(
-        "p",
-        { class: "note" },
-        baseline ? "The mark on a bar is what answering without reading would get." : "",
-      ),
+      explainMarks(record.scores),
       drawScores(record.scores),
       drawAll(record.scores),
     );

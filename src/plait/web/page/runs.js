@@ -3,7 +3,7 @@
 import { get, listServed, runPath } from "./api.js";
 import { el } from "./dom.js";
 import { duration } from "./numbers.js";
-import { drawScores } from "./scores.js";
+import { drawScores, explainMarks } from "./scores.js";
 
 const MANY = 8;
 
@@ -31,7 +31,7 @@ export async function showRuns(place, { signal }) {
     list.append(entry);
     return entry;
   });
-  await Promise.all(
+  const records = await Promise.all(
     entries.map(async (entry, i) => {
       const record = await get(runPath(names[i]), signal);
       entry.append(el("p", { class: "note" }, tellKind(record)));
@@ -47,8 +47,10 @@ export async function showRuns(place, { signal }) {
             `Answers ${runs[i].tasks.map((task) => task.name).join(", ")}.`,
           ),
         );
+      return record;
     }),
   );
+  list.before(explainMarks(records.flatMap((record) => record.scores)));
 }
 
 export function runLink(name, rest = "") {

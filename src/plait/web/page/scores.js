@@ -25,6 +25,13 @@ export function drawScores(scores) {
   );
 }
 
+// What the marks are; nothing where there is none.
+export function explainMarks(scores) {
+  const isMarked = scores.some((score) => score.baseline !== null);
+  const told = "The mark on a bar is what answering without reading would get.";
+  return isMarked ? el("p", { class: "note" }, told) : "";
+}
+
 function drawBar({ value, baseline }) {
   const place = (share) => `${100 * Math.min(1, Math.max(0, share))}%`;
   return el(

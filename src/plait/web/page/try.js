@@ -7,6 +7,12 @@ import { nextSample } from "./samples.js";
 
 const PATIENCE = 400; // milliseconds after the last key before texts are sent
 
+// By how many texts a task reads: what the choice is called, and how one is led to it.
+const COUNTS = {
+  1: { name: "One text", lead: "It reads one text: choose “One text” above." },
+  2: { name: "Two texts", lead: "It reads two texts: choose “Two texts” above." },
+};
+
 export async function showTry(place, { params, signal }) {
   const { runs } = await listServed();
   const chosen = runs.find((run) => run.name === params.get("run")) ?? runs[0];
@@ -126,10 +132,7 @@ class Form {
       "fieldset",
       { class: "segments" },
       el("legend", {}, "Input"),
-      [
-        [1, "One text"],
-        [2, "Two texts"],
-      ].map(([count, label]) =>
+      [1, 2].map((count) =>
         el(
           "label",
           { title: describe(count) },
@@ -142,7 +145,7 @@ class Form {
               this.refresh(`[name=count]:checked`);
             },
           }),
-          el("span", {}, label),
+          el("span", {}, COUNTS[count].name),
         ),
       ),
     );
@@ -165,16 +168,17 @@ class Form {
     else this.rest();
   }
 
-  // Before anything is asked: what would be answered.
+  // Before anything is asked: what would be answered, and what could be.
   explain() {
-    const tasks = this.run.tasks.filter((task) => task.num_texts === this.wanted);
+    const isHere = (task) => task.num_texts === this.wanted;
+    const { tasks } = this.run;
     this.answers.replaceChildren(
-      ...tasks.map((task) =>
+      ...[...tasks.filter(isHere), ...tasks.filter((task) => !isHere(task))].map((task) =>
         el(
           "article",
           { class: "answer" },
           el("h2", {}, task.name),
-          el("p", { class: "note" }, explain(task)),
+          el("p", { class: "note" }, isHere(task) ? explain(task) : COUNTS[task.num_texts].lead),
         ),
       ),
     );
