@@ -14,6 +14,7 @@ from plait.config import read_recipe
 from plait.engines import Engine
 from plait.engines.answering import Source, _refuse_deadly, answer_on_ray
 from plait.engines.remote import MOST_LOSSES
+from plait.engines.running import Runs
 from plait.errors import DataError, RunError, UsageError
 from plait.predict import Predictor
 from plait.search import Search, run_search
@@ -47,7 +48,7 @@ def test_runs_are_trained_and_those_that_fail_are_told(cluster, tiny_recipe, tmp
     }
     heard: list[str] = []
     failed: dict[str, str] = {}
-    train_at_once(runs, None, 2, "again", hear=heard.append, failed=failed, engine=RAY)
+    train_at_once(Runs(runs, None, "again"), 2, RAY, hear=heard.append, failed=failed)
     assert sorted(heard) == ["done", "eight", "seven"]
     assert list(failed) == ["gone"]
     assert "/nowhere/at/all" in failed["gone"]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plait.config import RunConfig
+    from plait.engines import Engine
     from plait.training.alone import Alone
 
 JOINT = "joint"
@@ -21,10 +22,10 @@ def train_each_alone(
     config: RunConfig,
     out: Path,
     data: str | None,
-    *,
     resume: bool,
     command: str,
-    num_jobs: int = 1,
+    num_jobs: int | None,
+    engine: Engine,
 ) -> None:
     """Train every task by itself into OUT/TASK and print what each came to."""
     from plait.cli.display import Display
@@ -41,17 +42,19 @@ def train_each_alone(
     from plait.training.alone import plan_alone
 
     planned = plan_alone(config, read_amounts(config, data, {}))
-    if num_jobs > 1:
+    at_once = engine.is_ray or (num_jobs or 1) > 1
+    if at_once:
         from plait.cli.jobs import train_at_once
+        from plait.engines.running import Runs
 
         runs = {task: (alone.config, out / task) for task, alone in planned.items()}
-        train_at_once(runs, data, num_jobs, command)
+        train_at_once(Runs(runs, data, command), num_jobs, engine)
     results = {}
     for task, alone in planned.items():
         folder = out / task
         with resumable(folder, command), Display() as display:
             before = f", after {alone.pretraining:,} of pre-training" * (alone.pretraining > 0)
-            if num_jobs == 1:
+            if not at_once:
                 display.note(
                     f"{task} alone: {alone.batches:,} batches of it are in the joint run, "
                     f"{alone.updates:,} updates here{before}"

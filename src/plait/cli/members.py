@@ -12,16 +12,17 @@ if TYPE_CHECKING:
 
     from plait.cli.display import Display
     from plait.config import EnsembleConfig
+    from plait.engines import Engine
 
 
 def train_members(
     config: EnsembleConfig,
     out: Path,
     data: str | None,
-    *,
     resume: bool,
     command: str,
-    num_jobs: int = 1,
+    num_jobs: int | None,
+    engine: Engine,
 ) -> None:
     """Train every member into OUT/members, make OUT their ensemble and print what it came to."""
     from plait.cli.display import Display
@@ -29,9 +30,10 @@ def train_members(
     from plait.errors import Interrupted
 
     names = list(config.members)
+    at_once = engine.is_ray or (num_jobs or 1) > 1
 
     def listen(name: str) -> list[Display]:
-        if num_jobs > 1:  # it is trained already
+        if at_once:  # it is trained already
             return []
         display = Display()
         display.note(f"member {names.index(name) + 1} of {len(names)}: {name}")
@@ -40,9 +42,10 @@ def train_members(
 
     def train_all(places: Mapping[str, Path]) -> None:
         from plait.cli.jobs import train_at_once
+        from plait.engines.running import Runs
 
         runs = {name: (config.members[name], place) for name, place in places.items()}
-        train_at_once(runs, data, num_jobs, command)
+        train_at_once(Runs(runs, data, command), num_jobs, engine)
 
     try:
         from plait.runs import train_ensemble
@@ -56,7 +59,7 @@ def train_members(
                 command=command,
                 listen=listen,
                 progress=display.scoring,
-                train_all=train_all if num_jobs > 1 else None,
+                train_all=train_all if at_once else None,
             )
     except KeyboardInterrupt:
         begun = (out / "members").exists()

@@ -76,7 +76,7 @@ def train(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Seed, over the recipe's.")
     ] = None,
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
     graphs: Annotated[
         bool,
         typer.Option(
@@ -122,28 +122,28 @@ def train(
         config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
         place = out or _name_run(config.name, resume, team)
         command = resume_command(recipe, place, data, overrides, profile, from_)
-        command += f" --jobs {jobs}" if jobs > 1 else ""
-        several = each_alone or jobs > 1 or isinstance(config, EnsembleConfig)
+        several = each_alone or isinstance(config, EnsembleConfig)
+        if (jobs or 1) > 1 and not several:
+            raise UsageError(
+                "--jobs is for several runs: a recipe that lists members, or --each-alone"
+            )
         num_workers = check_workers(asked, workers, team, several=several)
+        command = " ".join([command, *(["--jobs", str(jobs)] if jobs else []), *asked.words()])
         if isinstance(config, EnsembleConfig):
             if each_alone:
                 raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
             from plait.cli.members import train_members
 
-            train_members(config, place, data, resume=resume, command=command, num_jobs=jobs)
+            train_members(config, place, data, resume, command, jobs, asked)
             return
         if each_alone:
             from plait.cli.alone import train_each_alone
 
             command = f"{command} --each-alone"
-            train_each_alone(config, place, data, resume=resume, command=command, num_jobs=jobs)
+            train_each_alone(config, place, data, resume, command, jobs, asked)
             return
-        if jobs > 1:
-            raise UsageError(
-                "--jobs is for several runs: a recipe that lists members, or --each-alone"
-            )
         if asked.is_ray:
-            command = " ".join([command, *asked.words(), "--workers", str(num_workers)])
+            command = f"{command} --workers {num_workers}"
             _show_training(config, place, data, resume, command, _on_ray(asked, num_workers))
         elif team is None or team.leads:
             _show_training(config, place, data, resume, command, _here(team))

@@ -98,9 +98,14 @@ def check_workers(engine: Engine, given: int | None, team: Team | None, *, sever
         raise UsageError("torchrun has started the workers already: leave out --engine ray")
     if given is not None and not engine.is_ray:
         raise UsageError("--workers is for Ray: give --engine ray as well, or use torchrun")
-    if several and (engine.is_ray or team is not None):
+    if several and team is not None:
         raise UsageError(
-            "--each-alone, --jobs and recipes that list members train several runs, but the "
-            "workers of torchrun or Ray train one: start plait without them"
+            "--each-alone and recipes that list members train several runs, but torchrun's workers "
+            "train one: start plait without it"
+        )
+    if several and (given or 1) > 1:
+        raise UsageError(
+            f"--workers {given} would train one run together, but --each-alone and recipes that "
+            "list members train several, each by one worker: leave out --workers"
         )
     return given or 1
