@@ -78,6 +78,6 @@ def train_at_once(
     with Display() as display:
         if engine.is_ray:
             display.begin("starting Ray" if engine.address is None else "joining Ray")
-        with hired(engine, num_jobs, runs.folder(), display.note, gpu=runs.needs().gpu) as crew:
+        with hired(engine, num_jobs, runs.folder(), display.note, gpu=runs.use_gpu()) as crew:
             display.begin("training")
             train_runs(runs, crew, hear=hear, note=display.note, failed=failed)

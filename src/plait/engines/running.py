@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from plait.config import flatten
 from plait.data import find_root, sample_root
-from plait.engines.crew import DONE, Needs
-from plait.errors import Interrupted, RunError
+from plait.engines.crew import ANYTHING, DONE, Needs
+from plait.errors import DataError, Interrupted, RunError
 from plait.training.folder import RunFolder, take_lock
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class Runs:
     command: str
     """What the user would go on with."""
 
-    def needs(self) -> Needs:
-        """Return what they need together."""
-        return find_needs([config for config, _ in self.wanted.values()], self.data)
+    def use_gpu(self) -> bool:
+        """Say whether any of them works on a GPU where there is one."""
+        return any(config.device != "cpu" for config, _ in self.wanted.values())
 
     def folder(self) -> Path:
         """Return the folder that all of theirs are below."""
@@ -86,7 +86,10 @@ def _work_off(
             name = waiting.pop(0)
             config, out = wanted[name]
             job = RunJob(config, out.absolute(), runs.data, runs.command)
-            crew.start(name, train_run, job, find_needs([config], runs.data))
+            needs = ANYTHING
+            with suppress(DataError):  # that its data is not here is for the run to say
+                needs = find_needs([config], runs.data)
+            crew.start(name, train_run, job, needs)
         for name, (word, *reason), _ in crew.hear():
             done += 1
             if word == DONE:
