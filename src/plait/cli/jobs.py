@@ -59,6 +59,17 @@ def make_engine(
     return engine
 
 
+def choose_training(
+    engine: Engine, num_jobs: int | None, num_workers: int
+) -> Callable[[Runs], None] | None:
+    """Return what trains several runs; None where this process does, one after the other."""
+    if num_workers > 1:
+        return lambda runs: train_in_turn(runs, engine, num_workers)
+    if engine.is_ray or (num_jobs or 1) > 1:
+        return lambda runs: train_at_once(runs, num_jobs, engine)
+    return None
+
+
 def train_at_once(
     runs: Runs,
     num_jobs: int | None,
@@ -81,3 +92,31 @@ def train_at_once(
         with hired(engine, num_jobs, runs.folder(), display.note, gpu=runs.use_gpu()) as crew:
             display.begin("training")
             train_runs(runs, crew, hear=hear, note=display.note, failed=failed)
+
+
+def train_in_turn(runs: Runs, engine: Engine, num_workers: int) -> None:
+    """Train runs one after the other, each by several workers of Ray, and show how far they are."""
+    from plait.cli.display import Display
+    from plait.cli.train import resumable
+    from plait.engines.cluster import connected
+    from plait.engines.together import train_together
+
+    names = runs.unfinished()
+    if not names:
+        return
+    with connected(engine):  # once for all
+        for number, name in enumerate(names, 1):
+            config, out = runs.wanted[name]
+            with resumable(out, runs.command), Display() as display:
+                display.note(f"{number} of {len(names)}: {name}")
+                display.begin("loading")
+                train_together(
+                    config,
+                    out,
+                    engine,
+                    num_workers,
+                    data=runs.data,
+                    resume=out.exists(),
+                    command=runs.command,
+                    listeners=[display],
+                )

@@ -87,7 +87,9 @@ def launch_command() -> list[str]:
     return ["plait"] if launch is None else launch.words
 
 
-def check_workers(engine: Engine, given: int | None, team: Team | None, *, several: bool) -> int:
+def check_workers(
+    engine: Engine, given: int | None, team: Team | None, jobs: int | None, *, several: bool
+) -> int:
     """Return how many workers of Ray train a run, after refusing what does not go together.
 
     `several` says that several runs are asked for.
@@ -103,9 +105,9 @@ def check_workers(engine: Engine, given: int | None, team: Team | None, *, sever
             "--each-alone and recipes that list members train several runs, but torchrun's workers "
             "train one: start plait without it"
         )
-    if several and (given or 1) > 1:
+    if (given or 1) > 1 and (jobs or 1) > 1:
         raise UsageError(
-            f"--workers {given} would train one run together, but --each-alone and recipes that "
-            "list members train several, each by one worker: leave out --workers"
+            f"--workers {given} train one run after the other, and --jobs {jobs} is for runs of "
+            "one worker each: leave out one of them"
         )
     return given or 1

@@ -35,6 +35,11 @@ class Runs:
     command: str
     """What the user would go on with."""
 
+    def unfinished(self) -> list[str]:
+        """Name those that have no scores yet."""
+        found = self.wanted.items()
+        return [name for name, (_, out) in found if not RunFolder(out).scores.exists()]
+
     def use_gpu(self) -> bool:
         """Say whether any of them works on a GPU where there is one."""
         return any(config.device != "cpu" for config, _ in self.wanted.values())
@@ -75,7 +80,7 @@ def _work_off(
     failed: dict[str, str] | None,
 ) -> None:
     wanted = runs.wanted
-    waiting = [name for name, (_, out) in wanted.items() if not RunFolder(out).scores.exists()]
+    waiting = runs.unfinished()
     for name in wanted:
         if name not in waiting:
             hear(name)
