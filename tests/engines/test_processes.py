@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from plait.engines.processes import ProcessCrew, _share_threads
+from plait.engines.processes import ProcessCrew, _share_threads, _undisturbed
 
 
 def add(tell, numbers):
@@ -130,6 +130,24 @@ def test_threads_are_shared_out_unless_the_user_says_how_many(monkeypatch, given
         assert torch.get_num_threads() == left
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_ctrl_c_waits_until_a_process_is_known():
+    """Else nobody would stop it, or wait for it."""
+    happened = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_before(lambda: happened.append("started"))
+    assert happened == ["started"]
+
+
+def interrupt_before(act):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with _undisturbed():
+            signal.raise_signal(signal.SIGINT)
+            act()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 PARENT = """

@@ -129,6 +129,16 @@ def test_a_polite_kill_says_how_to_go_on(tiny_recipe, tmp_path):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_a_stop_before_anything_is_written_says_so(crew, tiny_recipe, tmp_path):
+    runs = Runs({"long": (read_recipe(tiny_recipe()), tmp_path / "long")}, None, "plait again")
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"^stopped; nothing was written$"):
+        train_runs(runs, crew, note=interrupt)
+
+
 def test_what_runs_need_is_found_in_their_recipes(tiny_recipe, tiny_encoder, tmp_path):
     here, there = (read_recipe(tiny_recipe(), [f"device={name}"]) for name in ("cpu", "auto"))
     assert not find_needs([here], None).gpu

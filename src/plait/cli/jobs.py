@@ -87,8 +87,8 @@ def train_at_once(
     from plait.engines.running import train_runs
 
     with Display() as display:
-        if engine.is_ray:
-            display.begin("starting Ray" if engine.address is None else "joining Ray")
+        ray = "starting Ray" if engine.address is None else "joining Ray"
+        display.begin(ray if engine.is_ray else "starting")
         with hired(engine, num_jobs, runs.folder(), display.note, gpu=runs.use_gpu()) as crew:
             display.begin("training")
             train_runs(runs, crew, hear=hear, note=display.note, failed=failed)

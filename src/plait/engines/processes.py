@@ -7,14 +7,15 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, cast
 
 from plait.engines.crew import ANYTHING, LOST, Crew, Ending, UnheardError, perform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerContext, SpawnContext
     from multiprocessing.process import BaseProcess
@@ -44,9 +45,10 @@ class ProcessCrew(Crew):
         # The environment as it is now: processes are started by one that may be older.
         settings = dict(os.environ), self.num_places
         process = self._context.Process(target=_serve, args=(there, work, job, *settings))
-        process.start()
+        with _undisturbed():
+            process.start()
+            self._active[name] = here, process
         there.close()
-        self._active[name] = here, process
 
     def hear(self) -> list[tuple[str, Message, bool]]:
         """Wait until processes have something to say."""
@@ -97,7 +99,39 @@ def _find_context() -> SpawnContext | ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     # The second is what the first optimizer would import, and half of a short trial's time.
     context.set_forkserver_preload(["plait.runs", "torch._dynamo"])
+    # A Ctrl-C at the terminal would end it as it imports them, with a traceback.
+    resource_tracker.ensure_running()  # which unblocks signals, and would be next
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    first = context.Process(target=_do_nothing)  # while a wait for the imports can be interrupted
+    first.start()
+    first.join()
     return context
+
+
+def _do_nothing() -> None:
+    pass
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let a Ctrl-C or a polite kill wait until this is over."""
+    if threading.current_thread() is not threading.main_thread():  # where none is heard
+        yield
+        return
+    heard: list[int] = []
+    wanted = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda number, _: heard.append(number)) for number in wanted]
+    try:
+        yield
+    finally:
+        for one, handler in zip(wanted, before, strict=True):
+            signal.signal(one, handler)
+        for number in heard:
+            signal.raise_signal(number)
 
 
 # --- in a job's process ------------------------------------------------------------------

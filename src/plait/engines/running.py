@@ -65,11 +65,14 @@ def train_runs(
     once.
     """
     try:
-        _work_off(runs, crew, hear, note, failed)
+        try:
+            _work_off(runs, crew, hear, note, failed)
+        finally:
+            _stop(crew)
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped; go on with: {runs.command}") from None
-    finally:
-        _stop(crew)
+        begun = any(out.exists() for _, out in runs.wanted.values())
+        told = f"go on with: {runs.command}" if begun else "nothing was written"
+        raise Interrupted(f"stopped; {told}") from None
 
 
 def _work_off(
