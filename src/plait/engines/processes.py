@@ -93,7 +93,10 @@ class ProcessCrew(Crew):
 
 
 def _find_context() -> SpawnContext | ForkServerContext:
-    """Choose how processes start: from one that has torch imported and has done nothing else."""
+    """Choose how processes start: from one that has torch imported and has done nothing else.
+
+    It is started here.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -144,7 +147,8 @@ def _serve(
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has the crew says when to stop
-    os.dup2(2, 1)  # standard output is the crew's own, for results
+    with suppress(OSError):  # there may be neither
+        os.dup2(2, 1)  # standard output is the crew's own, for results
     _end_with_parent()
     _share_threads(num_places)
 
@@ -171,7 +175,10 @@ def _share_threads(num_places: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Save and stop where the parent is killed, as on a polite kill of this process."""
+    """Save and stop where the parent is killed, as on a polite kill of this process.
+
+    The pipe to the parent ends with it, however it ends.
+    """
     parent = multiprocessing.parent_process()
     if parent is None:
         return
