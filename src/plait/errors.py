@@ -16,6 +16,7 @@ PlaitError                     anything below; the command line prints it withou
 
 from __future__ import annotations
 
+import errno
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,32 @@ class Interrupted(PlaitError):  # noqa: N818 - it is no error that a user stops
 
     exit_code = 130
 
+
+# --- what the machine says ---------------------------------------------------------------
+
+_RESOURCES = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO}
+
+
+def foresee(error: Exception) -> PlaitError | None:
+    """Return an error as one of the above; None where nobody foresaw it, as with a mistake of ours.
+
+    What the machine says (no such file, no room, no memory) becomes a sentence.
+    """
+    if isinstance(error, PlaitError):
+        return error
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        said = f"{where}{error.strerror or error}"
+        return ResourceError(said) if error.errno in _RESOURCES else UsageError(said)
+    # torch's error for a full GPU is a RuntimeError, and torch is not imported here.
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "memory" in str(error)
+    ):
+        return ResourceError(f"out of memory: {error}; other programs may hold some of it")
+    return None
+
+
+# --- names -------------------------------------------------------------------------------
 
 MOST_NAMED = 40
 """Known names a sentence can still hold, such as the keys of a table."""

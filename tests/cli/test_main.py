@@ -119,6 +119,22 @@ def test_trouble_becomes_a_sentence_and_an_exit_code(plait, monkeypatch, error, 
     assert told in done.complaint()
 
 
+def test_what_is_behind_a_sentence_is_told_before_it(plait, monkeypatch):
+    def fail():
+        error = UsageError("the workers could not go on")
+        error.add_note("Traceback of a worker\n  in its file")
+        raise error
+
+    monkeypatch.setattr(sys.modules["plait.cli.doctor"], "_findings", fail)
+    done = plait("doctor")
+    assert done.code == 2
+    assert done.err.splitlines() == [
+        "Traceback of a worker",
+        "  in its file",
+        "plait: the workers could not go on",
+    ]
+
+
 def test_a_bug_of_ours_keeps_its_traceback(monkeypatch):
     def fail():
         raise RuntimeError("nobody thought of this")

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import time
 from importlib.util import find_spec
 
 import pytest
-
-from plait.cli.jobs import _Processes
-from plait.config import read_recipe
 
 
 @pytest.fixture
@@ -114,23 +109,6 @@ def test_a_pattern_is_read_as_told(plait, trained, tmp_path):
     assert done.code == 0, done.err
     for path in (tmp_path / "out").glob("part-*.csv"):
         assert '"the film, it was great ."' in path.read_text()
-
-
-def test_runs_that_a_ctrl_c_has_reached_already_save_all_the_same(tiny_recipe, tmp_path):
-    """A terminal sends it to all processes at once; being told a second time must not hurt."""
-    config = read_recipe(tiny_recipe(), ["train.epochs=2000", "log_every=1"])
-    (tmp_path / "logs").mkdir()
-    hands = _Processes(1, None, tmp_path / "logs")
-    hands.start("long", config, tmp_path / "run")
-    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
-    (job,) = hands.active
-    while not checkpoint.exists():
-        assert job.process.poll() is None, job.log.read_text()
-        time.sleep(0.05)
-    job.process.send_signal(signal.SIGINT)
-    time.sleep(0.001)
-    hands.end()
-    assert "everything is saved" in job.log.read_text()
 
 
 def test_a_pattern_is_answered_into_a_folder_and_gone_on_with(plait, trained, tmp_path):

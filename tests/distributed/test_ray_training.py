@@ -154,8 +154,11 @@ def test_two_nodes_train_together(type_plait, tiny_recipe, tmp_path):
     [
         (["--workers", "2"], "--workers is for Ray"),
         (["--address", "auto"], "--address is for Ray"),
-        (["--engine", "ray", "--each-alone"], "train several runs"),
-        (["--engine", "ray", "--jobs", "2"], "train several runs"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs is for several runs"),
+        (
+            ["--engine", "ray", "--each-alone", "--jobs", "2", "--workers", "2"],
+            "--jobs 2 is for runs of one worker each",
+        ),
         (["--engine", "slurm"], "'slurm' is not one of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
+import torch
 
-from plait.engines.processes import ProcessCrew
+from plait.engines.processes import ProcessCrew, _share_threads, _undisturbed
 
 
 def add(tell, numbers):
@@ -29,9 +33,31 @@ def wait_for_end(tell, _):
     return ("stopped", "in good order")
 
 
+def divide(tell, number):
+    return ("done", 1 / number)
+
+
+def read(tell, place):
+    return ("done", Path(place).read_text())
+
+
+def look_around(tell, name):
+    return ("done", os.environ.get(name))
+
+
+def say_pid(tell, _):
+    tell((os.getpid(),))
+    return ("done",)
+
+
 @pytest.fixture
-def crew():
-    crew = ProcessCrew(2)
+def notes():
+    return []
+
+
+@pytest.fixture
+def crew(notes):
+    crew = ProcessCrew(2, notes.append)
     yield crew
     crew.close()
 
@@ -66,3 +92,101 @@ def test_stopping_lets_jobs_have_the_last_word(crew):
     crew.answer("slow", None)
     crew.stop()
     assert hear_last(crew) == ("slow", ("stopped", "in good order"))
+
+
+def test_what_nobody_foresaw_is_told_with_its_traceback(crew, notes):
+    crew.start("bad", divide, 0)
+    assert hear_last(crew) == ("bad", ("failed", "ZeroDivisionError: division by zero"))
+    (note,) = notes
+    assert note.startswith("bad met an error that nobody foresaw:\nTraceback (most recent")
+    assert "in divide" in note
+
+
+def test_what_the_machine_says_is_a_sentence_alone(crew, notes):
+    crew.start("blind", read, "/nowhere/at/all")
+    said = "/nowhere/at/all: No such file or directory"
+    assert hear_last(crew) == ("blind", ("failed", said))
+    assert notes == []
+
+
+def test_a_process_finds_the_environment_as_it_is_now(crew, monkeypatch):
+    monkeypatch.setenv("PLAIT_MADE_UP", "this")
+    crew.start("first", look_around, "PLAIT_MADE_UP")
+    assert hear_last(crew) == ("first", ("done", "this"))
+    monkeypatch.delenv("PLAIT_MADE_UP")
+    crew.start("second", look_around, "PLAIT_MADE_UP")
+    assert hear_last(crew) == ("second", ("done", None))
+
+
+@pytest.mark.parametrize(("given", "left"), [(None, 4), ("8", 8)])
+def test_threads_are_shared_out_unless_the_user_says_how_many(monkeypatch, given, left):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    before = torch.get_num_threads()
+    torch.set_num_threads(8)
+    try:
+        _share_threads(2)
+        assert torch.get_num_threads() == left
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_ctrl_c_waits_until_a_process_is_known():
+    """Else nobody would stop it, or wait for it."""
+    happened = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_before(lambda: happened.append("started"))
+    assert happened == ["started"]
+
+
+def interrupt_before(act):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    try:
+        with _undisturbed():
+            signal.raise_signal(signal.SIGINT)
+            act()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+PARENT = """
+import sys
+from test_processes import say_pid
+from plait.engines.processes import ProcessCrew
+
+if __name__ == "__main__":
+    crew = ProcessCrew(1, print)
+    crew.start("child", say_pid, None)
+    ((_, message, _),) = crew.hear()
+    print(message[0], flush=True)
+    crew.hear()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL here")
+def test_a_job_ends_with_the_process_that_sent_it(tmp_path):
+    (tmp_path / "parent.py").write_text(PARENT)
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    parent = subprocess.Popen(
+        [sys.executable, str(tmp_path / "parent.py")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    end = time.monotonic() + 10
+    while is_alive(child):
+        assert time.monotonic() < end, "the child outlived its parent"
+        time.sleep(0.05)
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from plait.engines.cluster import Share
+from plait.engines import Engine
+from plait.engines.crew import Needs
 from plait.engines.remote import MOST_LOSSES, RayCrew
-from plait.engines.running import RunJob
 
 
 def add(tell, numbers):
@@ -35,8 +37,23 @@ def fail(tell, place):
     return ("failed", "the loss is not a number")
 
 
+def divide(tell, number):
+    return ("done", 1 / number)
+
+
 def look_around(tell, name):
     return ("done", os.environ.get(name), str(Path.cwd()))
+
+
+def _refuse():
+    raise ValueError("it does not travel")
+
+
+class Unwelcome:
+    """Work that cannot be unpacked where it is sent to."""
+
+    def __reduce__(self):
+        return _refuse, ()
 
 
 @pytest.fixture
@@ -48,7 +65,7 @@ def notes():
 def crew(cluster, tmp_path, notes):
     # Workers cannot import this file, so they are handed what is in it.
     cluster.ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    crew = RayCrew(cluster, Share(1, 0), 2, tmp_path / "out", notes.append)
+    crew = RayCrew(cluster, Engine("ray", gpus=0), 2, tmp_path / "out", notes.append)
     yield crew
     crew.close()
     cluster.ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
@@ -97,6 +114,23 @@ def test_a_job_that_fails_is_not_tried_again(crew, tmp_path, notes):
     assert notes == []
 
 
+def test_what_nobody_foresaw_is_told_with_its_traceback(crew, notes):
+    crew.start("bad", divide, 0)
+    assert hear_last(crew) == ("bad", ("failed", "ZeroDivisionError: division by zero"))
+    (note,) = notes
+    assert note.startswith("bad met an error that nobody foresaw:\nTraceback (most recent")
+    assert "in divide" in note
+
+
+def test_what_cannot_even_begin_is_told_with_its_traceback(crew, notes):
+    crew.start("bad", Unwelcome(), 0)
+    name, message = hear_last(crew)
+    assert (name, message[0]) == ("bad", "failed")
+    assert "it does not travel" in message[1]
+    (note,) = notes
+    assert "in _refuse" in note
+
+
 def test_jobs_work_where_they_were_sent_from(crew, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAIT_MADE_UP", "this")
     monkeypatch.chdir(tmp_path)
@@ -105,11 +139,28 @@ def test_jobs_work_where_they_were_sent_from(crew, tmp_path, monkeypatch):
 
 
 def test_a_node_that_does_not_see_the_data_refuses_the_job(crew, tmp_path):
-    job = RunJob(None, tmp_path / "run", None, paths=(tmp_path / "elsewhere",))
-    crew.start("blind", add, job)
+    crew.start("blind", add, [1], Needs(paths=(tmp_path / "elsewhere",)))
     name, message = hear_last(crew)
     assert (name, message[0]) == ("blind", "failed")
     assert f"does not see {tmp_path / 'elsewhere'}" in message[1]
+
+
+def test_a_job_that_uses_no_gpu_waits_for_none(cluster, crew, tmp_path):
+    """There are GPUs as far as the crew knows, but one that is asked for would never be free."""
+    believing = replace(cluster, nodes=({"CPU": 2.0, "GPU": 1.0},))
+    folder = tmp_path / "believing"
+    on_cpu = RayCrew(believing, Engine("ray"), None, folder, print, gpu=False)
+    on_gpu = RayCrew(believing, Engine("ray"), None, folder, print)
+    assert (on_cpu.num_places, on_gpu.num_places) == (2, 1)
+    on_gpu.start("waiting", fail, str(tmp_path / "waiting"))
+    on_cpu.start("working", fail, str(tmp_path / "working"), Needs(gpu=False))
+    end = time.monotonic() + 60
+    while not (tmp_path / "working").exists():
+        assert time.monotonic() < end, "it waits for a GPU"
+        time.sleep(0.05)
+    assert not (tmp_path / "waiting").exists()
+    on_cpu.close()
+    on_gpu.close()
 
 
 def test_nothing_listens_beyond_loopback(cluster):

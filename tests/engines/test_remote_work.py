@@ -9,11 +9,15 @@ import pytest
 
 from plait.answers.folder import answer_folder
 from plait.answers.parts import find_files, make_plan
+from plait.cli import main
 from plait.cli.jobs import train_at_once
 from plait.config import read_recipe
 from plait.engines import Engine
-from plait.engines.answering import Source, _refuse_deadly, answer_on_ray
+from plait.engines.answering import Source, _explain, _refuse_deadly, answer_on_ray
+from plait.engines.cluster import Share
 from plait.engines.remote import MOST_LOSSES
+from plait.engines.running import Runs
+from plait.engines.together import train_together
 from plait.errors import DataError, RunError, UsageError
 from plait.predict import Predictor
 from plait.search import Search, run_search
@@ -47,12 +51,99 @@ def test_runs_are_trained_and_those_that_fail_are_told(cluster, tiny_recipe, tmp
     }
     heard: list[str] = []
     failed: dict[str, str] = {}
-    train_at_once(runs, None, 2, "again", hear=heard.append, failed=failed, engine=RAY)
+    train_at_once(Runs(runs, None, "again"), 2, RAY, hear=heard.append, failed=failed)
     assert sorted(heard) == ["done", "eight", "seven"]
     assert list(failed) == ["gone"]
     assert "/nowhere/at/all" in failed["gone"]
     assert (tmp_path / "runs" / "done" / "scores.json").stat().st_mtime_ns == written
     assert read_figures(tmp_path / "runs" / "seven") == read_figures(tmp_path / "here")
+
+
+@pytest.fixture
+def type_plait(capsys):
+    """Factory: run a command in this process, which has its Ray already."""
+
+    def run(*words):
+        with pytest.raises(SystemExit) as ended:
+            main(list(map(str, words)))
+        out, err = capsys.readouterr()
+        assert ended.value.code == 0, err
+        return out, err
+
+    return run
+
+
+@pytest.fixture
+def pair(tiny_recipe):
+    """Two members of the tiny recipe, by seed."""
+    path = tiny_recipe().with_name("pair.toml")
+    path.write_text("name = 'pair'\n[ensemble]\nmembers = ['recipe.toml']\nseeds = [1, 2]\n")
+    return path
+
+
+def test_an_ensemble_is_the_one_that_is_trained_here(cluster, type_plait, pair, tmp_path):
+    words = ["train", pair, "-o", "train.epochs=1", "--out"]
+    here, _ = type_plait(*words, tmp_path / "here")
+    there, said = type_plait(*words, tmp_path / "there", "--engine", "ray")
+    assert there.replace("there", "here") == here  # the table, and what to try next
+    assert "tiny-seed-1, tiny-seed-2" in said
+    for seed in (1, 2):
+        one, other = (
+            (tmp_path / out / "members" / f"tiny-seed-{seed}" / "model.safetensors").read_bytes()
+            for out in ("here", "there")
+        )
+        assert one == other
+    assert read_figures(tmp_path / "there") == read_figures(tmp_path / "here")
+    again, said = type_plait(*words, tmp_path / "there", "--engine", "ray", "--resume")
+    assert again == there
+    assert "training 0 runs" in said
+
+
+def test_each_task_alone_is_as_it_is_here(cluster, type_plait, tiny_recipe, tmp_path):
+    words = ["train", tiny_recipe(), "--each-alone", "-o", "train.epochs=1", "--out"]
+    here, _ = type_plait(*words, tmp_path / "here")
+    there, said = type_plait(*words, tmp_path / "there", "--engine", "ray", "--jobs", 3)
+    assert there.replace("there", "here") == here
+    assert "training 3 runs, 3 at once: mood, same, near" in said
+
+
+@pytest.mark.slow
+def test_workers_train_members_in_turn(cluster, type_plait, pair, tmp_path):
+    if cluster.count_places(Share(1, 0)) < 2:
+        pytest.skip("there is room for one worker only")
+    words = ["train", pair, "--out", tmp_path / "run", "-o", "train.max_steps=4"]
+    out, said = type_plait(*words, "--engine", "ray", "--workers", 2)
+    assert "note: 1 of 2: tiny-seed-1" in said
+    assert "note: 2 of 2: tiny-seed-2" in said
+    assert "ensemble (" in out
+    for seed in (1, 2):
+        info = tmp_path / "run" / "members" / f"tiny-seed-{seed}" / "run.json"
+        assert json.loads(info.read_text())["workers"] == 2
+
+
+BROKEN = """
+from plait.regularizers import REGULARIZERS, Regularizer
+
+@REGULARIZERS.register("broken-elsewhere")
+class Broken(Regularizer):
+    'A mistake of whoever wrote it.'
+
+    def __call__(self, model, task, batch, outputs, loss):
+        return [][7]
+"""
+
+
+@pytest.mark.slow
+def test_a_mistake_in_a_worker_can_be_found(cluster, tiny_recipe, tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    settings = [f"plugins=['{tmp_path / 'broken.py'}']"]
+    settings += ["train.regularizers=[{name='broken-elsewhere'}]"]
+    config = read_recipe(tiny_recipe(), settings)
+    with pytest.raises(RuntimeError, match="a worker raised IndexError") as caught:
+        train_together(config, tmp_path / "run", RAY, 1)
+    (told,) = caught.value.__notes__
+    assert "Traceback (most recent call last)" in told
+    assert "return [][7]" in told
 
 
 def test_a_search_has_the_trials_it_would_have_here(cluster, tiny_recipe, tmp_path):
@@ -126,3 +217,10 @@ def test_a_part_that_kills_its_workers_is_given_up(tmp_path):
         (tmp_path / f".{place.name}.{i}.tmp").touch()
     with pytest.raises(RunError, match="was begun 4 times, and every worker was lost"):
         _refuse_deadly(place)
+
+
+def test_what_nobody_foresaw_keeps_what_is_behind_it():
+    said = "ray::_answer()\n  File 'part.py', line 3\nValueError: 7 rows, 6 answers"
+    told = _explain(RuntimeError(said))
+    assert "(RuntimeError: ValueError: 7 rows, 6 answers); what is answered is kept" in str(told)
+    assert told.__notes__ == [said]

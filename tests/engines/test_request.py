@@ -61,6 +61,12 @@ def test_runs_have_a_gpu_where_there_are_any():
     assert Cluster(None, ({"CPU": 8.0},)).choose_share(Engine("ray")) == Share(1, 0)
 
 
+def test_runs_that_use_no_gpu_have_none_unless_it_is_asked_for():
+    with_gpu = Cluster(None, ({"CPU": 8.0, "GPU": 1.0},))
+    assert with_gpu.choose_share(Engine("ray"), gpu=False) == Share(1, 0)
+    assert with_gpu.choose_share(Engine("ray", gpus=0.5), gpu=False) == Share(1, 0.5)
+
+
 def test_more_than_any_node_has_is_refused_not_waited_for():
     cluster = Cluster(None, ({"CPU": 4.0}, {"CPU": 4.0}))
     with pytest.raises(UsageError, match="no node of the Ray cluster has 5 CPUs and 0 GPUs"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -36,7 +35,7 @@ from plait.cli.submit import submit
 from plait.cli.train import train
 from plait.cli.train_all import train_all
 from plait.cli.workers import leave_to_first, refuse_torchrun
-from plait.errors import PlaitError
+from plait.errors import foresee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,8 +85,6 @@ app.command(epilog="Example: plait doctor")(doctor)
 # take it from click; BadParameter is exported by both.
 _TypedWrong: Any = typer.BadParameter.__mro__[2]
 
-_RESOURCES = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO}
-
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -129,8 +126,6 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def _run(args: Sequence[str] | None) -> int:
     try:
         code = app(args, prog_name="plait", standalone_mode=False)
-    except PlaitError as error:
-        return _complain(str(error), error.exit_code)
     except _TypedWrong as error:
         leave_to_first()
         text = error.format_message().rstrip(".")
@@ -140,18 +135,17 @@ def _run(args: Sequence[str] | None) -> int:
         code = 130
     except BrokenPipeError:
         raise
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{where}{error.strerror or error}", 1 if error.errno in _RESOURCES else 2)
-    except (MemoryError, RuntimeError) as error:
-        # torch's error for a full GPU is a RuntimeError, and torch is not imported here.
-        if not (isinstance(error, MemoryError) or "memory" in str(error)):
+    except Exception as error:
+        told = foresee(error)
+        if told is None:
             raise
-        return _complain(f"out of memory: {error}; other programs may hold some of it", 1)
+        return _complain(str(told), told.exit_code, getattr(told, "__notes__", ()))
     # Typer makes an exit code of Ctrl-C itself, without a word.
     return _complain("stopped", 130) if code == 130 else code or 0
 
 
-def _complain(text: str, code: int) -> int:
+def _complain(text: str, code: int, notes: Sequence[str] = ()) -> int:
+    for note in notes:  # what is behind it: a traceback of another machine
+        typer.echo(note, err=True)
     typer.echo(f"plait: {' '.join(text.splitlines())}", err=True)
     return code

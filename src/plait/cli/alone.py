@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from plait.config import RunConfig
+    from plait.engines.running import Runs
     from plait.training.alone import Alone
 
 JOINT = "joint"
@@ -24,9 +25,12 @@ def train_each_alone(
     *,
     resume: bool,
     command: str,
-    num_jobs: int = 1,
+    train_several: Callable[[Runs], None] | None,
 ) -> None:
-    """Train every task by itself into OUT/TASK and print what each came to."""
+    """Train every task by itself into OUT/TASK and print what each came to.
+
+    `train_several` may train them beforehand; else they are trained here, one after the other.
+    """
     from plait.cli.display import Display
     from plait.cli.plan import read_amounts
     from plait.cli.train import resumable
@@ -41,17 +45,17 @@ def train_each_alone(
     from plait.training.alone import plan_alone
 
     planned = plan_alone(config, read_amounts(config, data, {}))
-    if num_jobs > 1:
-        from plait.cli.jobs import train_at_once
+    if train_several is not None:
+        from plait.engines.running import Runs
 
-        runs = {task: (alone.config, out / task) for task, alone in planned.items()}
-        train_at_once(runs, data, num_jobs, command)
+        wanted = {task: (alone.config, out / task) for task, alone in planned.items()}
+        train_several(Runs(wanted, data, command))
     results = {}
     for task, alone in planned.items():
         folder = out / task
         with resumable(folder, command), Display() as display:
             before = f", after {alone.pretraining:,} of pre-training" * (alone.pretraining > 0)
-            if num_jobs == 1:
+            if train_several is None:
                 display.note(
                     f"{task} alone: {alone.batches:,} batches of it are in the joint run, "
                     f"{alone.updates:,} updates here{before}"

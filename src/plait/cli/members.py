@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from plait.cli.display import Display
     from plait.config import EnsembleConfig
+    from plait.engines.running import Runs
 
 
 def train_members(
@@ -21,9 +22,12 @@ def train_members(
     *,
     resume: bool,
     command: str,
-    num_jobs: int = 1,
+    train_several: Callable[[Runs], None] | None,
 ) -> None:
-    """Train every member into OUT/members, make OUT their ensemble and print what it came to."""
+    """Train every member into OUT/members, make OUT their ensemble and print what it came to.
+
+    `train_several` may train them beforehand; else they are trained here, one after the other.
+    """
     from plait.cli.display import Display
     from plait.cli.train import next_commands
     from plait.errors import Interrupted
@@ -31,7 +35,7 @@ def train_members(
     names = list(config.members)
 
     def listen(name: str) -> list[Display]:
-        if num_jobs > 1:  # it is trained already
+        if train_several is not None:  # it is trained already
             return []
         display = Display()
         display.note(f"member {names.index(name) + 1} of {len(names)}: {name}")
@@ -39,10 +43,11 @@ def train_members(
         return [display]
 
     def train_all(places: Mapping[str, Path]) -> None:
-        from plait.cli.jobs import train_at_once
+        from plait.engines.running import Runs
 
-        runs = {name: (config.members[name], place) for name, place in places.items()}
-        train_at_once(runs, data, num_jobs, command)
+        wanted = {name: (config.members[name], place) for name, place in places.items()}
+        if train_several is not None:
+            train_several(Runs(wanted, data, command))
 
     try:
         from plait.runs import train_ensemble
@@ -56,7 +61,7 @@ def train_members(
                 command=command,
                 listen=listen,
                 progress=display.scoring,
-                train_all=train_all if num_jobs > 1 else None,
+                train_all=None if train_several is None else train_all,
             )
     except KeyboardInterrupt:
         begun = (out / "members").exists()

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
+from plait.cli.jobs import (
+    AddressOption,
+    CpusOption,
+    EngineOption,
+    GpusOption,
+    JobsOption,
+    make_engine,
+)
 from plait.cli.train import DataOption, OverrideOption
 
 if TYPE_CHECKING:
@@ -36,15 +43,7 @@ def reproduce(
     seeds: Annotated[
         int, typer.Option("--seeds", metavar="N", min=1, help="Runs of each row, a seed each.")
     ] = 1,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            metavar="N",
-            min=1,
-            help="Runs at once: 1 unless given, or with Ray as many as there is room for.",
-        ),
-    ] = None,
+    jobs: JobsOption = None,
     engine: EngineOption = "local",
     address: AddressOption = None,
     cpus: CpusOption = None,
@@ -147,17 +146,11 @@ def _train(work: Work, data: str | None, workers: _Workers, command: str) -> dic
 
     if (workers.num_jobs or 1) > 1 or workers.engine.is_ray:
         from plait.cli.jobs import train_at_once
+        from plait.engines.running import Runs
 
-        runs = {name: (run.config, run.folder) for name, run in work.runs.items()}
-        train_at_once(
-            runs,
-            data,
-            workers.num_jobs,
-            command,
-            hear=hear,
-            failed=failed,
-            engine=workers.engine,
-        )
+        wanted = {name: (run.config, run.folder) for name, run in work.runs.items()}
+        runs = Runs(wanted, data, command)
+        train_at_once(runs, workers.num_jobs, workers.engine, hear=hear, failed=failed)
         return failed
     for number, run in enumerate(work.runs.values(), 1):
         if _train_one(run, f"{number} of {total}", data, command, failed):

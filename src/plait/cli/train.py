@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.jobs import AddressOption, EngineOption, JobsOption, make_engine
+from plait.cli.jobs import (
+    AddressOption,
+    EngineOption,
+    JobsOption,
+    choose_training,
+    make_engine,
+)
 from plait.cli.workers import WorkersOption, check_workers, find_team, launch_command
 
 if TYPE_CHECKING:
@@ -76,7 +82,7 @@ def train(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Seed, over the recipe's.")
     ] = None,
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
     graphs: Annotated[
         bool,
         typer.Option(
@@ -110,6 +116,8 @@ def train(
 
     Under torchrun (torchrun --nproc-per-node 2 -m plait train ...) all its processes train one
     run, each on its share of every batch; so do --workers of a Ray cluster with --engine ray.
+    Of several runs, each is trained there by one worker, as many at once as there is room for; or
+    with --workers by so many, one run after the other.
     """
     overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
     overrides += [] if graphs else ["graphs=false"]
@@ -122,28 +130,34 @@ def train(
         config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
         place = out or _name_run(config.name, resume, team)
         command = resume_command(recipe, place, data, overrides, profile, from_)
-        command += f" --jobs {jobs}" if jobs > 1 else ""
-        several = each_alone or jobs > 1 or isinstance(config, EnsembleConfig)
-        num_workers = check_workers(asked, workers, team, several=several)
+        several = each_alone or isinstance(config, EnsembleConfig)
+        if (jobs or 1) > 1 and not several:
+            raise UsageError(
+                "--jobs is for several runs: a recipe that lists members, or --each-alone"
+            )
+        num_workers = check_workers(asked, workers, team, jobs, several=several)
+        command += f" --jobs {jobs}" if jobs else ""
+        command = " ".join([command, *asked.words()])
+        command += f" --workers {num_workers}" if num_workers > 1 else ""
+        train_several = choose_training(asked, jobs, num_workers)
         if isinstance(config, EnsembleConfig):
             if each_alone:
                 raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
             from plait.cli.members import train_members
 
-            train_members(config, place, data, resume=resume, command=command, num_jobs=jobs)
+            train_members(
+                config, place, data, resume=resume, command=command, train_several=train_several
+            )
             return
         if each_alone:
             from plait.cli.alone import train_each_alone
 
             command = f"{command} --each-alone"
-            train_each_alone(config, place, data, resume=resume, command=command, num_jobs=jobs)
-            return
-        if jobs > 1:
-            raise UsageError(
-                "--jobs is for several runs: a recipe that lists members, or --each-alone"
+            train_each_alone(
+                config, place, data, resume=resume, command=command, train_several=train_several
             )
+            return
         if asked.is_ray:
-            command = " ".join([command, *asked.words(), "--workers", str(num_workers)])
             _show_training(config, place, data, resume, command, _on_ray(asked, num_workers))
         elif team is None or team.leads:
             _show_training(config, place, data, resume, command, _here(team))

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
+from plait.cli.jobs import (
+    AddressOption,
+    CpusOption,
+    EngineOption,
+    GpusOption,
+    JobsOption,
+    make_engine,
+)
 from plait.cli.train import DataOption, OverrideOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -25,15 +32,7 @@ def train_all(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder of the runs, one for each.")
     ],
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            metavar="N",
-            min=1,
-            help="Runs at once: 1 unless given, or with Ray as many as there is room for.",
-        ),
-    ] = None,
+    jobs: JobsOption = None,
     data: DataOption = None,
     override: OverrideOption = None,
     profile: ProfileOption = None,
@@ -51,13 +50,14 @@ def train_all(
     of a node that is lost are tried again.
     """
     from plait.cli.jobs import train_at_once
+    from plait.engines.running import Runs
     from plait.errors import RunError
 
     workers = make_engine(engine, address, cpus, gpus)
     runs = _read(recipes, out, override or [], profile)
     failed: dict[str, str] = {}
     command = _command(recipes, out, jobs, data, override or [], profile, workers)
-    train_at_once(runs, data, jobs, command, failed=failed, engine=workers)
+    train_at_once(Runs(runs, data, command), jobs, workers, failed=failed)
     _show({name: run for name, (_, run) in runs.items() if name not in failed})
     typer.echo(f"\nThe runs are in {out}.")
     if failed:

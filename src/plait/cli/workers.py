@@ -87,7 +87,9 @@ def launch_command() -> list[str]:
     return ["plait"] if launch is None else launch.words
 
 
-def check_workers(engine: Engine, given: int | None, team: Team | None, *, several: bool) -> int:
+def check_workers(
+    engine: Engine, given: int | None, team: Team | None, jobs: int | None, *, several: bool
+) -> int:
     """Return how many workers of Ray train a run, after refusing what does not go together.
 
     `several` says that several runs are asked for.
@@ -98,9 +100,14 @@ def check_workers(engine: Engine, given: int | None, team: Team | None, *, sever
         raise UsageError("torchrun has started the workers already: leave out --engine ray")
     if given is not None and not engine.is_ray:
         raise UsageError("--workers is for Ray: give --engine ray as well, or use torchrun")
-    if several and (engine.is_ray or team is not None):
+    if several and team is not None:
         raise UsageError(
-            "--each-alone, --jobs and recipes that list members train several runs, but the "
-            "workers of torchrun or Ray train one: start plait without them"
+            "--each-alone and recipes that list members train several runs, but torchrun's workers "
+            "train one: start plait without it"
+        )
+    if (given or 1) > 1 and (jobs or 1) > 1:
+        raise UsageError(
+            f"--workers {given} train one run after the other, and --jobs {jobs} is for runs of "
+            "one worker each: leave out one of them"
         )
     return given or 1

@@ -55,7 +55,7 @@ def answer_on_ray(source: Source, engine: Engine) -> AnswerParts:
         placed = replace(plan, out=plan.out.absolute())
         own = replace(source, run=source.run.absolute())
         with connected(engine) as cluster:
-            share = cluster.choose_share(engine)
+            share = cluster.choose_share(engine, gpu=source.device != "cpu")
             # That the folder is the same one everywhere, its manifest shows.
             around = describe_surroundings((own.run, placed.out / MANIFEST), share)
             rows = _stream(placed, todo, own, around, share, cluster.count_places(share))
@@ -163,7 +163,9 @@ def _load(source: Source) -> Answerer:
 def _explain(error: Exception) -> RunError:
     """Say in a sentence what nobody expected."""
     said = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return RunError(
+    told = RunError(
         f"the workers could not go on ({type(error).__name__}: {said[-1] if said else ''}); what "
         "is answered is kept, and --resume goes on"
     )
+    told.add_note(str(error))  # of which a worker's traceback is part
+    return told

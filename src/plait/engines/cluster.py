@@ -63,9 +63,9 @@ class Cluster:
     nodes: tuple[dict[str, float], ...]
     """What each node has."""
 
-    def choose_share(self, engine: Engine) -> Share:
-        """Give each run what was asked for, which some node must have."""
-        has_gpu = any(node.get("GPU", 0) for node in self.nodes)
+    def choose_share(self, engine: Engine, *, gpu: bool = True) -> Share:
+        """Give a run what was asked for, which some node must have; or a GPU if it uses one."""
+        has_gpu = gpu and any(node.get("GPU", 0) for node in self.nodes)
         gpus = engine.gpus if engine.gpus is not None else float(has_gpu)
         share = Share(engine.cpus if engine.cpus is not None else 1.0, gpus)
         if not self.count_places(share):

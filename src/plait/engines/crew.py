@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plait.errors import Interrupted, foresee
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Message = tuple[Any, ...]
 """What a job says: a word, and what belongs to it. Its last one is what its function returns."""
@@ -13,11 +20,53 @@ Tell = Callable[[Message], Any]
 """Says something in the middle of a job, and returns the answer to it."""
 
 Work = Callable[[Tell, Any], Message]
-"""A job's function, which can be imported by its name; it raises nothing."""
+"""A job's function, which can be imported by its name."""
 
 DONE, FAILED, STOPPED, LOST = "done", "failed", "stopped", "lost"
-"""Words that last messages begin with, the second and the last before a reason. What is lost had
-no last word."""
+"""Words that last messages begin with, all but the first before a reason. What is lost had no last
+word."""
+
+
+class UnheardError(Exception):
+    """Nobody is there any more to be told anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a job needs where it is done."""
+
+    paths: tuple[Path, ...] = ()
+    """That must be seen there."""
+    gpu: bool = True
+    """Whether it works on a GPU where there is one."""
+
+
+ANYTHING = Needs()
+"""Of a job that may be done wherever there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is left of a job."""
+
+    message: Message
+    traceback: str = ""
+    """Of an error that nobody foresaw."""
+
+
+def perform(work: Work, tell: Tell, job: Any) -> Ending:
+    """Do a job where it was sent to; what it raises becomes its last message."""
+    try:
+        return Ending(work(tell, job))
+    except Interrupted as error:
+        return Ending((STOPPED, str(error)))
+    except UnheardError:
+        return Ending((STOPPED, "nobody hears it any more"))
+    except Exception as error:
+        if foreseen := foresee(error):
+            return Ending((FAILED, str(foreseen)))
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return Ending((FAILED, said), traceback.format_exc())
 
 
 class Crew(ABC):
@@ -25,15 +74,17 @@ class Crew(ABC):
 
     num_places: int
     """Jobs that it works on at once."""
-    num_sharing: int
-    """Those among them that share one machine's threads, which each divides by this number."""
+
+    def __init__(self, note: Callable[[str], None]):
+        """Tell `note` of what nobody waits to hear: workers that were lost, tracebacks."""
+        self._note = note
 
     @abstractmethod
     def names(self) -> list[str]:
         """Return the jobs under way."""
 
     @abstractmethod
-    def start(self, name: str, work: Work, job: Any) -> None:
+    def start(self, name: str, work: Work, job: Any, needs: Needs = ANYTHING) -> None:
         """Begin a job."""
 
     @abstractmethod
@@ -54,3 +105,9 @@ class Crew(ABC):
     @abstractmethod
     def close(self) -> None:
         """End what is still under way, at once."""
+
+    def _read(self, name: str, ending: Ending) -> Message:
+        """Return a job's last message; a traceback is told before it."""
+        if ending.traceback:
+            self._note(f"{name} met an error that nobody foresaw:\n{ending.traceback.rstrip()}")
+        return ending.message

@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from plait import __version__
 from plait.engines.cluster import describe_host, find_missing, import_ray
-from plait.engines.crew import FAILED, LOST, STOPPED, Crew
+from plait.engines.crew import ANYTHING, FAILED, LOST, STOPPED, Crew, Ending, perform
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plait.engines.cluster import Cluster, Share
-    from plait.engines.crew import Message, Work
+    from plait.engines.crew import Message, Needs, Work
+    from plait.engines.request import Engine
 
 MOST_LOSSES = 3
 """Workers that a job may lose before it is given up: a job may be what kills them."""
+
+_STOPPED = (STOPPED, "it was stopped")
 
 HANDED_ON = ("PLAIT_", "HF_")
 """Beginnings of the names of variables that jobs find as they are here."""
@@ -75,7 +78,7 @@ class _Task:
     name: str
     work: Work
     job: Any
-    paths: tuple[Path, ...]
+    needs: Needs
     num_losses: int = 0
 
 
@@ -85,15 +88,18 @@ class RayCrew(Crew):
     def __init__(
         self,
         cluster: Cluster,
-        share: Share,
+        engine: Engine,
         num_places: int | None,
         folder: Path,
         note: Callable[[str], None],
+        *,
+        gpu: bool = True,
     ):
-        """Work in a folder that all nodes share; `note` hears of workers that were lost."""
+        """Work in a folder that all nodes share; `gpu` says whether some job uses one."""
+        super().__init__(note)
+        share = cluster.choose_share(engine, gpu=gpu)
         self.num_places = num_places or cluster.count_places(share)
-        self.num_sharing = 1  # Ray gives each its own
-        self._ray, self._share, self._note = cluster.ray, share, note
+        self._cluster, self._engine, self._ray = cluster, engine, cluster.ray
         self._tasks: dict[Any, _Task] = {}
         """By what they will return."""
         self._letters: dict[str, tuple[str, int]] = {}
@@ -103,7 +109,7 @@ class RayCrew(Crew):
         # A folder of the same name may be on a node's own disk; a new file in it cannot.
         self._mark = folder.absolute() / f".ray-{uuid.uuid4().hex[:12]}"
         self._mark.touch()
-        self._serve = self._ray.remote(max_retries=0, max_calls=1, **share.options())(_serve)
+        self._serve = self._ray.remote(max_retries=0, max_calls=1)(_serve)
         self._mailbox = self._open_mailbox()
         self._next = self._mailbox.take.remote()
 
@@ -117,14 +123,15 @@ class RayCrew(Crew):
         """Return the jobs under way."""
         return [task.name for task in self._tasks.values()]
 
-    def start(self, name: str, work: Work, job: Any) -> None:
+    def start(self, name: str, work: Work, job: Any, needs: Needs = ANYTHING) -> None:
         """Hand a job to the cluster."""
-        self._submit(_Task(name, work, job, (self._mark, *getattr(job, "paths", ()))))
+        self._submit(_Task(name, work, job, needs))
 
     def _submit(self, task: _Task) -> None:
-        around = describe_surroundings(task.paths, self._share)
+        share = self._cluster.choose_share(self._engine, gpu=task.needs.gpu)
+        around = describe_surroundings((self._mark, *task.needs.paths), share)
         key = (task.name, task.num_losses)
-        told = self._serve.options(name=task.name).remote(
+        told = self._serve.options(name=task.name, **share.options()).remote(
             self._mailbox, key, task.work, task.job, around
         )
         self._tasks[told] = task
@@ -150,19 +157,21 @@ class RayCrew(Crew):
         """Return a task's last message; None where it is tried again."""
         errors = self._ray.exceptions
         try:
-            last: Message = self._ray.get(told)
+            ending: Ending = self._ray.get(told)
         except errors.TaskCancelledError:
-            return (STOPPED,)
+            return _STOPPED
         except errors.RayTaskError as error:
-            return (FAILED, _explain(error))
+            ending = _explain(error)
         except errors.RayError as error:
             return self._try_again(task, type(error).__name__)
         # A node that is taken away in good order lets its jobs save themselves.
-        return last if last[0] != STOPPED else self._try_again(task, "its node stopped it")
+        if ending.message[0] == STOPPED:
+            return self._try_again(task, "its node stopped it")
+        return self._read(task.name, ending)
 
     def _try_again(self, task: _Task, why: str) -> Message | None:
         if self._is_stopping:
-            return (STOPPED,)
+            return _STOPPED
         lost = replace(task, num_losses=task.num_losses + 1)
         if lost.num_losses > MOST_LOSSES:
             return (LOST, f"its worker was lost {lost.num_losses} times, at last: {why}")
@@ -217,22 +226,23 @@ class _Mailbox:
 
 def _serve(
     mailbox: Any, key: tuple[str, int], work: Work, job: Any, around: Surroundings
-) -> Message:
+) -> Ending:
     """Do a job in a worker's process."""
     if refusal := around.enter():
-        return (FAILED, refusal)
+        return Ending((FAILED, refusal))
     ray = import_ray()
 
     def tell(message: Message) -> Any:
         return ray.get(mailbox.tell.remote(key, message))
 
-    return work(tell, job)
+    return perform(work, tell, job)
 
 
-def _explain(error: Any) -> str:
-    """Say what a task raised: a job's function itself raises nothing."""
+def _explain(error: Any) -> Ending:
+    """Say what a task raised before or after its job, whose own errors are told."""
     cause = error.cause if isinstance(error.cause, Exception) else error
     said = " ".join(str(cause).split())
     if "No module named 'plait'" in said:
-        return "its node has no plait; install the same version on every node of the cluster"
-    return f"{type(cause).__name__}: {said[-300:]}"
+        advice = "its node has no plait; install the same version on every node of the cluster"
+        return Ending((FAILED, advice))
+    return Ending((FAILED, f"{type(cause).__name__}: {said[-300:]}"), str(error))

@@ -20,7 +20,8 @@ class Engine:
     cpus: float | None = None
     """Of each run: one unless given."""
     gpus: float | None = None
-    """Of each run, such as a half: a whole one unless given, where the cluster has any."""
+    """Of each run, such as a half. Unless given a whole one, where the cluster has any and the
+    recipe does not say `device = "cpu"`."""
 
     def __post_init__(self) -> None:
         given = {

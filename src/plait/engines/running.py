@@ -1,26 +1,124 @@
-"""A recipe becomes a run wherever a crew's worker is, or the reason why not."""
+"""Recipes become runs wherever a crew's workers are, as many at once as it has places."""
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plait.config import flatten
 from plait.data import find_root, sample_root
-from plait.engines.crew import DONE, FAILED, STOPPED
-from plait.errors import Interrupted, PlaitError, RunError
+from plait.engines.crew import ANYTHING, DONE, Needs
+from plait.errors import DataError, Interrupted, RunError
 from plait.training.folder import RunFolder, take_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from plait.config import RunConfig
-    from plait.engines.crew import Message, Tell
+    from plait.engines.crew import Crew, Message, Tell
 
 PATIENCE_S = 120.0
 """Seconds that an update and a checkpoint after it may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs to be trained, and what they have in common."""
+
+    wanted: Mapping[str, tuple[RunConfig, Path]]
+    """Recipe and folder of each."""
+    data: str | None
+    command: str
+    """What the user would go on with."""
+
+    def unfinished(self) -> list[str]:
+        """Name those that have no scores yet."""
+        found = self.wanted.items()
+        return [name for name, (_, out) in found if not RunFolder(out).scores.exists()]
+
+    def use_gpu(self) -> bool:
+        """Say whether any of them works on a GPU where there is one."""
+        return any(config.device != "cpu" for config, _ in self.wanted.values())
+
+    def folder(self) -> Path:
+        """Return the folder that all of theirs are below."""
+        return Path(os.path.commonpath([out.absolute().parent for _, out in self.wanted.values()]))
+
+
+def train_runs(
+    runs: Runs,
+    crew: Crew,
+    *,
+    hear: Callable[[str], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
+    failed: dict[str, str] | None = None,
+) -> None:
+    """Train runs into their folders, all places of a crew busy; finished ones stay as they are.
+
+    `hear` is called with the name of each that is done, `note` with sentences on the way. One that
+    fails ends the others, which save what they have; or, where there is a table of the `failed`,
+    goes into it with the reason, and the others go on. So does Ctrl-C end them; a second one at
+    once.
+    """
+    try:
+        try:
+            _work_off(runs, crew, hear, note, failed)
+        finally:
+            _stop(crew)
+    except KeyboardInterrupt:
+        begun = any(out.exists() for _, out in runs.wanted.values())
+        told = f"go on with: {runs.command}" if begun else "nothing was written"
+        raise Interrupted(f"stopped; {told}") from None
+
+
+def _work_off(
+    runs: Runs,
+    crew: Crew,
+    hear: Callable[[str], None],
+    note: Callable[[str], None],
+    failed: dict[str, str] | None,
+) -> None:
+    wanted = runs.wanted
+    waiting = runs.unfinished()
+    for name in wanted:
+        if name not in waiting:
+            hear(name)
+    note(f"training {len(waiting)} runs, {crew.num_places} at once: {', '.join(waiting)}")
+    done = len(wanted) - len(waiting)
+    while waiting or crew.names():
+        while waiting and len(crew.names()) < crew.num_places:
+            name = waiting.pop(0)
+            config, out = wanted[name]
+            job = RunJob(config, out.absolute(), runs.data, runs.command)
+            needs = ANYTHING
+            with suppress(DataError):  # that its data is not here is for the run to say
+                needs = find_needs([config], runs.data)
+            crew.start(name, train_run, job, needs)
+        for name, (word, *reason), _ in crew.hear():
+            done += 1
+            if word == DONE:
+                note(f"{name} is done, {done} of {len(wanted)}")
+                hear(name)
+            elif failed is None:
+                raise RunError(f"{name}: {reason[0]}")
+            else:
+                failed[name] = reason[0]
+                note(f"{name} failed: {reason[0]}")
+
+
+def _stop(crew: Crew) -> None:
+    """Wait until what is under way has saved itself."""
+    with suppress(KeyboardInterrupt):  # a second one leaves it to whoever closes the crew
+        crew.stop()
+        while crew.names():
+            crew.hear()
+
+
+# --- where a run is trained --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +128,26 @@ class RunJob:
     config: RunConfig
     folder: Path
     data: str | None
-    paths: tuple[Path, ...] = ()
-    """What must be seen where it is trained."""
+    command: str
 
 
 def train_run(_: Tell, job: RunJob) -> Message:
     """Train a run, or go on with it."""
     from plait.runs import train
 
-    try:
-        wait_until_free(RunFolder(job.folder))
-        train(job.config, job.folder, data=job.data, resume=job.folder.exists())
-    except Exception as error:
-        return say_failure(error)
+    wait_until_free(RunFolder(job.folder))
+    train(
+        job.config,
+        job.folder,
+        data=job.data,
+        resume=job.folder.exists(),
+        command=job.command,
+    )
     return (DONE,)
 
 
-def say_failure(error: Exception) -> Message:
-    """Turn what a job raised into its last words."""
-    if isinstance(error, (Interrupted, EOFError, BrokenPipeError)):  # or nobody hears any more
-        return (STOPPED,)
-    if isinstance(error, PlaitError):
-        return (FAILED, str(error))
-    return (FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}")
-
-
-def find_paths(configs: Sequence[RunConfig], data: str | None) -> tuple[Path, ...]:
-    """Return the places on this machine that runs of some recipes read."""
+def find_needs(configs: Sequence[RunConfig], data: str | None) -> Needs:
+    """Return what runs of some recipes need: the places of this machine that they read, a GPU."""
     found: set[Path] = set()
     for config in configs:
         root = find_root(config.data, data)
@@ -65,7 +156,7 @@ def find_paths(configs: Sequence[RunConfig], data: str | None) -> tuple[Path, ..
             named = value if isinstance(value, list) else [value]
             paths = (Path(word) for word in named if isinstance(word, str) and word[:1] == "/")
             found |= {path for path in paths if path.exists()}
-    return tuple(sorted(found))
+    return Needs(tuple(sorted(found)), any(config.device != "cpu" for config in configs))
 
 
 def wait_until_free(folder: RunFolder) -> None:

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import threading
 import time
+import traceback
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +23,8 @@ from plait.distributed import Team, Workers
 from plait.distributed.workers import PATIENCE
 from plait.engines.cluster import MISSING, connected, import_ray
 from plait.engines.remote import MOST_LOSSES, Surroundings, describe_surroundings
-from plait.engines.running import find_paths, wait_until_free
-from plait.errors import Interrupted, PlaitError, UsageError, WorkerLostError
+from plait.engines.running import find_needs, wait_until_free
+from plait.errors import Interrupted, UsageError, WorkerLostError, foresee
 from plait.runs import train
 from plait.training.checkpoint import load_state
 from plait.training.folder import RunFolder, check_folder
@@ -77,15 +78,15 @@ def train_together(
     folder = check_folder(out.absolute(), config, resume=resume, command=command)
     if folder.scores.exists() and load_state(folder.checkpoint).finished:
         return Outcome(out, folder.read_json(folder.scores))
-    asked = replace(engine, gpus=0.0) if config.device == "cpu" else engine
-    with connected(asked) as cluster, _storage(folder.path) as storage:
-        share = cluster.choose_share(asked)
+    needs = find_needs([config], data)
+    with connected(engine) as cluster, _storage(folder.path) as storage:
+        share = cluster.choose_share(engine, gpu=needs.gpu)
         if (places := cluster.count_places(share)) < num_workers:
             raise UsageError(
                 f"--workers {num_workers}, but the Ray cluster has room for {places} with "
                 f"{share.cpus:g} CPU{' and a GPU' if share.gpus else ''} each"
             )
-        around = describe_surroundings((storage, *find_paths([config], data)), share)
+        around = describe_surroundings((storage, *needs.paths), share)
         order = Order(config, folder.path, data, resume, command, around)
         board = cluster.ray.remote(num_cpus=0)(_Board).remote()
         trainer = _prepare(share, num_workers, storage, {"order": order, "board": board})
@@ -213,14 +214,18 @@ def _work(asked: dict[str, Any]) -> None:
     except Interrupted as error:  # all are, after the same update
         ray.get(board.fail.remote(error))
         return
-    except PlaitError as error:
-        ray.get(board.fail.remote(error))
-        raise
-    except Exception as error:  # a mistake of plait's or a plugin's; it may not travel as it is
-        ray.get(board.fail.remote(RuntimeError(f"a worker raised {error!r}")))
+    except Exception as error:
+        ray.get(board.fail.remote(foresee(error) or _describe(error)))
         raise
     if leads:
         ray.get(board.finish.remote(result))
+
+
+def _describe(error: Exception) -> Exception:
+    """Return a mistake of plait's or a plugin's so that it can travel, its traceback as a note."""
+    described = RuntimeError(f"a worker raised {error!r}")
+    described.add_note(traceback.format_exc())
+    return described
 
 
 def _make_team(context: Any, board: Any) -> Team:

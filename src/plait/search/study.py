@@ -17,7 +17,7 @@ import numpy as np
 
 from plait.config import differences, read_recipe, to_toml
 from plait.engines.hiring import hired
-from plait.engines.running import find_paths
+from plait.engines.running import find_needs
 from plait.errors import Interrupted, RecipeError, RunError, UsageError
 from plait.search.request import Search
 from plait.search.results import Trial, rank, write_best, write_trials
@@ -70,7 +70,7 @@ def run_search(
     config = search.read_config()
     with (
         _opened(search, config, resume=resume, command=command),
-        hired(search.engine, search.num_jobs, search.out, note) as crew,
+        hired(search.engine, search.num_jobs, search.out, note, gpu=config.device != "cpu") as crew,
     ):
         study = optuna.create_study(
             storage=f"sqlite:///{search.out.resolve() / 'study.db'}",
@@ -231,9 +231,8 @@ class _Session:
             self._fail(trial, str(error))
             return
         name = f"trial {number}"
-        paths = find_paths([config for config, _ in runs], search.data)
-        job = Job(tuple(runs), search.data, self.crew.num_sharing, paths)
-        self.crew.start(name, run_trial, job)
+        needs = find_needs([config for config, _ in runs], search.data)
+        self.crew.start(name, run_trial, Job(tuple(runs), search.data), needs)
         self.active[name] = trial
         self._tell(trial)
 

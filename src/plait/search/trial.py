@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plait.engines.crew import DONE
-from plait.engines.running import say_failure, wait_until_free
+from plait.engines.running import wait_until_free
 from plait.training.folder import RunFolder
 from plait.training.listeners import Listener
 
@@ -33,10 +33,6 @@ class Job:
     runs: tuple[tuple[RunConfig, Path], ...]
     """Recipe and folder of each of its runs."""
     data: str | None
-    num_jobs: int
-    """Processes that share the machine's threads."""
-    paths: tuple[Path, ...] = ()
-    """What must be seen where it runs."""
 
 
 class Reporter(Listener):
@@ -73,22 +69,17 @@ def count_scores(folder: Path) -> int:
 
 
 def run_trial(tell: Tell, job: Job) -> Message:
-    """Train a trial's runs and return what came of it: done, pruned, failed or stopped."""
+    """Train a trial's runs and return what came of it: done, or pruned."""
     try:
         return (DONE, _train(tell, job))
     except Pruned:
         return ("pruned",)
-    except Exception as error:
-        return say_failure(error)
 
 
 def _train(tell: Tell, job: Job) -> float:
     """Return the mean of the runs' best dev figures."""
-    import torch
-
     from plait.runs import train
 
-    torch.set_num_threads(max(1, torch.get_num_threads() // job.num_jobs))
     reporter = Reporter(tell, job.runs[0][0].select)
     figures = []
     for config, folder in job.runs:

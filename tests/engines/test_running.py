@@ -1,0 +1,146 @@
+"""Several runs at once, in processes of this machine: finished, failed, stopped."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from plait.config import read_recipe
+from plait.engines import Engine
+from plait.engines.hiring import hired
+from plait.engines.processes import ProcessCrew
+from plait.engines.running import RunJob, Runs, find_needs, train_run, train_runs
+from plait.errors import Interrupted, RunError
+from plait.training.checkpoint import load_state
+
+LONG = ["train.epochs=2000", "log_every=1", "save_every=5"]
+
+BROKEN = """
+from plait.regularizers import REGULARIZERS, Regularizer
+
+@REGULARIZERS.register("broken")
+class Broken(Regularizer):
+    '''A mistake of whoever wrote it.'''
+
+    def __call__(self, model, task, batch, outputs, loss):
+        return [][7]
+"""
+
+
+@pytest.fixture
+def notes():
+    return []
+
+
+@pytest.fixture
+def crew(notes):
+    crew = ProcessCrew(2, notes.append)
+    yield crew
+    crew.close()
+
+
+def wait_until(something):
+    end = time.monotonic() + 60
+    while not something():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+
+
+def count_updates(run):
+    path = run / "checkpoint.safetensors"
+    return load_state(path).total_steps if path.exists() else 0
+
+
+def begin(crew, recipe, run):
+    """Begin a long run, and wait until it has saved something."""
+    crew.start("long", train_run, RunJob(read_recipe(recipe, LONG), run, None, "again"))
+    wait_until(lambda: count_updates(run))
+
+
+def test_one_that_fails_ends_the_others(crew, tiny_recipe, tmp_path, notes):
+    recipe, long = tiny_recipe(), tmp_path / "long"
+    begin(crew, recipe, long)
+    wanted = {"wrong": (read_recipe(recipe, ["device=cuda:7"]), tmp_path / "wrong")}
+    with pytest.raises(RunError, match=r"^wrong: device = 'cuda:7' cannot be used here"):
+        train_runs(Runs(wanted, None, "again"), crew, note=notes.append)
+    assert crew.names() == []
+    assert notes == ["training 1 runs, 2 at once: wrong"]
+
+
+def test_where_failures_are_noted_the_others_go_on(crew, tiny_recipe, tmp_path, notes):
+    recipe = tiny_recipe()
+    (tmp_path / "broken.py").write_text(BROKEN)
+    settings = [f"plugins=['{tmp_path / 'broken.py'}']", "train.regularizers=[{name='broken'}]"]
+    wanted = {
+        "broken": (read_recipe(recipe, settings), tmp_path / "broken"),
+        "good": (read_recipe(recipe, ["train.max_steps=2"]), tmp_path / "good"),
+        "gone": (read_recipe(recipe, ["data.root=/nowhere/at/all"]), tmp_path / "gone"),
+    }
+    heard: list[str] = []
+    failed: dict[str, str] = {}
+    runs = Runs(wanted, None, "again")
+    train_runs(runs, crew, hear=heard.append, note=notes.append, failed=failed)
+    assert heard == ["good"]
+    assert failed.keys() == {"broken", "gone"}
+    assert failed["broken"] == "IndexError: list index out of range"
+    assert failed["gone"].startswith("there is no data folder /nowhere/at/all")
+    (crash,) = [note for note in notes if "Traceback" in note]  # a mistake can be found by it
+    assert crash.startswith("broken met an error that nobody foresaw:\nTraceback")
+    assert "return [][7]" in crash
+    assert "broken failed: IndexError: list index out of range" in notes
+    assert [note for note in notes if note.startswith("good is done")]
+    train_runs(Runs({"good": wanted["good"]}, None, "again"), crew, hear=heard.append)
+    assert heard == ["good", "good"]  # it is finished, and was not trained again
+
+
+def test_a_stop_saves_what_a_ctrl_c_has_reached_before(crew, tiny_recipe, tmp_path):
+    """A terminal sends it to all processes at once; being told a second time must not hurt."""
+    begin(crew, tiny_recipe(), tmp_path / "long")
+    (process,) = multiprocessing.active_children()
+    os.kill(process.pid, signal.SIGINT)
+    time.sleep(0.001)
+    crew.stop()
+    ((name, message, is_last),) = crew.hear()
+    assert (name, message[0], is_last) == ("long", "stopped", True)
+    assert message[1].startswith(f"stopped after {count_updates(tmp_path / 'long'):,} update")
+    assert message[1].endswith("Go on with: again")
+
+
+def test_a_polite_kill_says_how_to_go_on(tiny_recipe, tmp_path):
+    run = tmp_path / "long"
+    runs = Runs({"long": (read_recipe(tiny_recipe(), LONG), run)}, None, "plait again")
+
+    def kill():
+        wait_until(lambda: count_updates(run))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with hired(Engine(), 1, runs.folder(), print) as crew:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with pytest.raises(Interrupted, match=r"^stopped; go on with: plait again$"):
+            train_runs(runs, crew)
+        killer.join()
+    assert multiprocessing.active_children() == []
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_stop_before_anything_is_written_says_so(crew, tiny_recipe, tmp_path):
+    runs = Runs({"long": (read_recipe(tiny_recipe()), tmp_path / "long")}, None, "plait again")
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"^stopped; nothing was written$"):
+        train_runs(runs, crew, note=interrupt)
+
+
+def test_what_runs_need_is_found_in_their_recipes(tiny_recipe, tiny_encoder, tmp_path):
+    here, there = (read_recipe(tiny_recipe(), [f"device={name}"]) for name in ("cpu", "auto"))
+    assert not find_needs([here], None).gpu
+    assert find_needs([here, there], None).gpu
+    assert {tiny_encoder, tmp_path} <= set(find_needs([here], str(tmp_path)).paths)
