@@ -242,7 +242,7 @@ class _Session:
         data["texts"] = load_named_texts(
             self.config, self.parts.tokenizer, data=root, progress=progress
         )
-        told += start.notes(config) if start else []
+        told += start.notes(config, self.folder.path) if start else []
         told += note_held_out(find_missing(config, root), count_held_out(config, data))
         for note in [*told, *note_data(self.parts, data["train"], data["dev"])]:
             self.tell("note", note)
