@@ -108,6 +108,15 @@ def test_sections_of_other_commands(run):
     assert [row[0] for row in rows] == [probe["probe"] for probe in probes["probes"]]
 
 
+def test_what_was_found_of_another_model_is_left_out(run):
+    probes = audit(load(run), {}, tasks=["mood"]).to_json()
+    (run / "audit.json").write_text(json.dumps({"model": load(run).identify(), **probes}))
+    assert "## Audit" in make_card(run)
+    (run / "audit.json").write_text(json.dumps({"model": "another", **probes}))
+    assert "## Audit" not in make_card(run)
+    assert "was not looked at" in make_card(run)
+
+
 @pytest.mark.parametrize("summary", [None, 3, [], [1, 2], "words", {}])
 def test_an_audit_of_another_shape_is_left_out(run, summary):
     (run / "audit.json").write_text(json.dumps({"summary": summary}))

@@ -38,6 +38,21 @@ def test_json_is_the_card_and_a_second_audit_takes_its_place(plait, run):
     assert second.out == first.out
 
 
+def test_the_page_about_the_run_tells_what_was_found(plait, run, tmp_path):
+    page = run / "card.md"
+    plain = page.read_text(encoding="utf-8")
+    assert "was not looked at" in plain
+    plait("audit", run, "--task", "mood", "--rows", 0, "--out", tmp_path / "elsewhere.json")
+    assert page.read_text(encoding="utf-8") == plain
+    plait("audit", run, "--task", "mood", "--rows", 0)
+    audited = page.read_text(encoding="utf-8")
+    assert "was not looked at" not in audited
+    assert "| gendered words, own sentences | mood |" in audited
+    plait("audit", run, "--task", "near", "--rows", 0)
+    both = page.read_text(encoding="utf-8")
+    assert set(audited.splitlines()) < set(both.splitlines())
+
+
 def test_another_file(plait, run, tmp_path):
     out = tmp_path / "card.json"
     assert plait("audit", run, "--task", "near", "--rows", 0, "--out", out).code == 0

@@ -63,6 +63,7 @@ def audit(
     how far they move, from 0 to 1.
     """
     import json
+    from contextlib import nullcontext
 
     from plait.cli.display import Display
     from plait.errors import UsageError
@@ -76,6 +77,7 @@ def audit(
         texts = _read_texts(answerer, task, data, display) if rows else {}
         from plait.audit import FILE
         from plait.audit import audit as probe
+        from plait.training.cards import card_renewed
         from plait.training.checkpoint import write_text
 
         card = probe(answerer, texts, tasks=task, positive=positive, most=rows, seed=seed)
@@ -84,7 +86,8 @@ def audit(
         if out is None:
             values = _with_others(path, values)
         text = json.dumps(values, indent=1, allow_nan=False, ensure_ascii=False)
-        write_text(path, text + "\n")
+        with card_renewed(run) if out is None else nullcontext():
+            write_text(path, text + "\n")
     if as_json:
         typer.echo(text)
         return

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from plait.card import make_card
 from plait.data import SplitName
 from plait.distributed import ALONE
 from plait.errors import Interrupted, RunError
@@ -30,6 +29,7 @@ from plait.training.build import (
     load_data,
     load_named_texts,
 )
+from plait.training.cards import card_renewed
 from plait.training.checkpoint import (
     disk_full_told,
     load_checkpoint,
@@ -464,8 +464,8 @@ class _Session:
             finite = {n: v if math.isfinite(v) else None for n, v in state.before.items()}
             result["before"] = finite
         if self.team.leads:
-            write_text(folder.scores, json.dumps(result, indent=1))
-            write_text(folder.card, make_card(folder.path))
+            with card_renewed(folder.path):
+                write_text(folder.scores, json.dumps(result, indent=1))
         state.finished = True
         self.clock = time.monotonic()
         self._save(None)
