@@ -354,8 +354,19 @@ def _extras(found: Mapping[str, Any]) -> list[Sequence[str]]:
         (AUDIT, "Audit", found[AUDIT].get("summary")),
     ):
         if table := _any_table(rows):
-            sections += [[f"## {title}"], table, [f"All of it is in `{name}`."]]
+            sections += [
+                [f"## {title}"],
+                table,
+                [*_told(found[name]), f"All of it is in `{name}`."],
+            ]
     return sections
+
+
+def _told(found: Mapping[str, Any]) -> Iterator[str]:
+    """Say of an audit which language it speaks."""
+    settings = found.get("settings")
+    if isinstance(settings, dict) and settings.get("english"):
+        yield "plait's own sentences, and the words it looks for in rows, are English."
 
 
 def _read_found(folder: Path) -> dict[str, dict[str, Any]]:
