@@ -309,7 +309,8 @@ def _limits(
         )
     if any(not task.labels for task in config.tasks.values()):
         lines.append("- Scores never leave the range they were trained on.")
-    if not found[AUDIT]:
+    asked = found[AUDIT].get("settings", {})
+    if not (found[AUDIT] and (asked.get("english", True) or asked.get("own"))):
         lines.append("- Who is served better or worse by its answers was not looked at.")
     if config.plugins:
         named = ", ".join(f"`{Path(plugin).name}`" for plugin in config.plugins)

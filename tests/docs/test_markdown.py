@@ -24,8 +24,8 @@ from doc_blocks import (
 )
 
 import plait
-from plait.cli import app
 from plait.audit import read_own
+from plait.cli import app
 from plait.config import list_recipes, read_ensemble, read_recipe
 from plait.registry import FAMILIES
 from plait.training.build import build_tasks, check_parts
