@@ -98,12 +98,12 @@ def test_sections_of_other_commands(run):
     assert "Nobody has checked that it matches" not in card
     assert "was not looked at" not in card
     head, _, first, _ = table(section(card, "Calibration"))
-    figures = ["before ece", "before log_loss", "after ece", "after log_loss"]
+    figures = ["before ece", "before log loss", "after ece", "after log loss"]
     assert head == ["task", "temperature", "rows", *figures]
     assert first[:3] == ["mood", f"{fits['mood'].temperature:.3f}", "18"]
     assert first[3] == f"{fits['mood'].before['ece']:.3f}"
     head, _, *rows = table(section(card, "Audit"))
-    assert head == ["probe", "task", "count", "changed", "mean_change", "verdict"]
+    assert head == ["probe", "task", "count", "changed", "mean change", "verdict"]
     assert len(rows) == len(probes["summary"])
     assert [row[0] for row in rows] == [probe["probe"] for probe in probes["probes"]]
 

@@ -390,7 +390,8 @@ def _any_table(rows: Any) -> list[str]:
         return []
     plain = [_flatten(row) for row in rows]
     names = list(dict.fromkeys(key for row in plain for key in row))
-    return _table(names, [[_value(row.get(n)) for n in names] for row in plain]) if names else []
+    heads = [name.replace("_", " ") for name in names]
+    return _table(heads, [[_value(row.get(n)) for n in names] for row in plain]) if names else []
 
 
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def test_bad_lines_are_named(plait, trained, args, stdin, told):
     ("args", "told"),
     [
         (["a", "b"], "say which task with --task, since some take one text and some two: mood (1)"),
-        (["a", "--task", "same"], "takes texts two by two, and 1 were given"),
+        (["a", "--task", "same"], "takes texts two by two, and 1 was given"),
         (["a", "--task", "sam"], "has no task 'sam'; did you mean 'same'?"),
         (["", "--task", "mood"], "one of the texts is empty"),
         (["a", "--input", "x.csv"], "not both"),

@@ -156,7 +156,10 @@ def _own_stream(device: torch.device) -> AbstractContextManager[object]:
 
 
 def _read_state(folder: RunFolder) -> TrainState:
-    return load_state(folder.checkpoint) if folder.checkpoint.exists() else TrainState()
+    if folder.checkpoint.exists():
+        return load_state(folder.checkpoint)
+    # Of a finished run the checkpoint may have been deleted; it is not to be trained once more.
+    return TrainState(finished=folder.scores.exists() and folder.weights.exists())
 
 
 class _Session:
