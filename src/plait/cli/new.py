@@ -160,7 +160,8 @@ def _tell_next(folder: Path, written: list[Path]) -> None:
     import tomllib
 
     recipe = written[0]
-    made = f", and {len(written) - 1} files in {folder / 'data'}" if written[1:] else ""
+    count = len(written) - 1
+    made = f", and {count} file{'' if count == 1 else 's'} in {folder / 'data'}" if count else ""
     typer.echo(f"\nThe recipe is {recipe}{made}. Try next:")
     words = [str(recipe)]
     root = tomllib.loads(recipe.read_text(encoding="utf-8")).get("data", {}).get("root")
