@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.card import carry_over, make_card
+from plait.ensemble import make_ensemble
 from plait.report.calibrate import calibrate, undo
 from plait.training.cards import card_renewed, write_card
 
@@ -87,6 +88,13 @@ def test_what_people_wrote_stays(run):
     assert rest == [line for line in make_card(run).splitlines() if line]
 
 
+def test_an_ensemble_has_a_card_too(run, tiny_run, tmp_path):
+    both = make_ensemble([run, tiny_run], tmp_path / "both", "mean")
+    calibrate(both, device="cpu")
+    assert "## Calibration" in read(both)
+    assert read(both) == make_card(both)
+
+
 def test_an_unfinished_run_gets_no_card(run):
     for name in ("card.md", "scores.json"):
         (run / name).unlink()
@@ -107,6 +115,14 @@ def test_a_damaged_file_is_no_hindrance(run):
     assert read(run) == make_card(run)
     (aside,) = run.glob("card-*.md")
     assert MINE in aside.read_text(encoding="utf-8")
+
+
+def test_a_card_in_another_encoding_is_kept_beside_the_new_one(run):
+    (run / "card.md").write_bytes("# Übung\n".encode("cp1252"))
+    calibrate(run, device="cpu")
+    assert read(run) == make_card(run)
+    (aside,) = run.glob("card-*.md")
+    assert aside.read_bytes() == "# Übung\n".encode("cp1252")
 
 
 def test_what_the_card_cannot_be_made_of_leaves_it(run):

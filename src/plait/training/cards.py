@@ -35,18 +35,24 @@ def card_renewed(folder: Path) -> Iterator[None]:
         return
     with suppress(PlaitError):  # what was done is done, and the card as true as it was
         after = make_card(folder)
-        if before is None:
+        there = _read_text(path) if path.is_file() else before
+        if before is None or there is None:
             write_card(folder, after)
-        elif path.is_file():
-            write_text(path, carry_over(path.read_text(encoding="utf-8"), before, after))
         else:
-            write_text(path, after)
+            write_text(path, carry_over(there, before, after))
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:  # somebody saved it otherwise
+        return None
 
 
 def write_card(folder: Path, text: str) -> Path | None:
     """Write a card whatever was there; return where that is now, if it was another text."""
     path, aside = RunFolder(folder).card, None
-    if path.is_file() and path.read_text(encoding="utf-8") != text:
+    if path.is_file() and path.read_bytes() != text.encode():
         aside = folder / f"card-{datetime.now():%Y%m%d-%H%M%S}.md"
         path.replace(aside)
     write_text(path, text)
