@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from plait.audit import audit
 from plait.audit.changes import find_typical, measure_changes
 from plait.card import make_card
 from plait.cli import main
@@ -123,6 +124,17 @@ def test_files_of_answers(run, tmp_path):
     table = pq.read_table(tmp_path / "answers.parquet")
     assert table["predicted_moods"].to_pylist() == numbers
     assert table["predicted_moods_confidence"][3].as_py() == pytest.approx(expected[3].confidence)
+
+
+def test_an_audit_tells_each_labels_own_probability(run):
+    model = load(run)
+    (result, *_) = audit(model, {}, tasks=["moods"]).results
+    for example in result.examples:
+        (given,) = model.predict("moods", [example.after[0]])
+        chances = [
+            f"{w} ({p:.0%})" for w, p in zip(given.words, given.word_probabilities, strict=True)
+        ]
+        assert example.answer_after == (", ".join(chances) or f"none ({given.confidence:.0%})")
 
 
 def test_they_are_not_held_back(run, tmp_path, words):

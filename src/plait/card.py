@@ -298,8 +298,8 @@ def _limits(
         if weak := [entry for entry in task["per_class"] if entry["support"]]:
             worst = min(weak, key=lambda entry: entry["recall"])
             lines.append(
-                f"- {name}: weakest on {worst['label']}, of whose {worst['support']} dev rows "
-                f"{worst['recall']:.0%} are found."
+                f"- {name}: weakest on {worst['label']}, {worst['recall']:.0%} of whose dev rows "
+                f"({worst['support']:,}) are found."
             )
     if unchecked:
         which = f" of {', '.join(unchecked)}" if known else ""

@@ -295,6 +295,9 @@ class _Measurer:
 
         def say(answer: Floats) -> str:
             given = self.answerer.describe(self.task, answer)
+            if given.words:
+                each = zip(given.words, given.word_probabilities, strict=True)
+                return ", ".join(f"{word} ({chance:.0%})" for word, chance in each)
             sure = "" if given.confidence is None else f" ({given.confidence:.0%})"
             return f"{given.label}{sure}"
 

@@ -41,7 +41,7 @@ def calibrate(
     if not told:
         raise UsageError(
             f"{folder} has no task of classes, or of yes and no, with dev files; "
-            "only probabilities can be calibrated"
+            "only probabilities of those are calibrated"
         )
     if small := [name for name, task in told.items() if len(task.labels) < 2]:
         raise UsageError(f"task {small[0]!r} has too few dev rows to be calibrated on")
