@@ -163,7 +163,7 @@ class Prediction:
         """Probability that the whole answer is right; None for a score.
 
         Of labels, that these hold and no others: the product over all labels of what each was
-        given, as if they held independently of one another. It is lower than any label's own.
+        given, as if they held independently of one another. It is never above any one label's own.
         """
         if not self.probabilities:
             return None
