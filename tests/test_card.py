@@ -98,14 +98,23 @@ def test_sections_of_other_commands(run):
     assert "Nobody has checked that it matches" not in card
     assert "was not looked at" not in card
     head, _, first, _ = table(section(card, "Calibration"))
-    figures = ["before ece", "before log_loss", "after ece", "after log_loss"]
+    figures = ["before ece", "before log loss", "after ece", "after log loss"]
     assert head == ["task", "temperature", "rows", *figures]
     assert first[:3] == ["mood", f"{fits['mood'].temperature:.3f}", "18"]
     assert first[3] == f"{fits['mood'].before['ece']:.3f}"
     head, _, *rows = table(section(card, "Audit"))
-    assert head == ["probe", "task", "count", "changed", "mean_change", "verdict"]
+    assert head == ["probe", "task", "count", "changed", "mean change", "verdict"]
     assert len(rows) == len(probes["summary"])
     assert [row[0] for row in rows] == [probe["probe"] for probe in probes["probes"]]
+
+
+def test_what_was_found_of_another_model_is_left_out(run):
+    probes = audit(load(run), {}, tasks=["mood"]).to_json()
+    (run / "audit.json").write_text(json.dumps({"model": load(run).identify(), **probes}))
+    assert "## Audit" in make_card(run)
+    (run / "audit.json").write_text(json.dumps({"model": "another", **probes}))
+    assert "## Audit" not in make_card(run)
+    assert "was not looked at" in make_card(run)
 
 
 @pytest.mark.parametrize("summary", [None, 3, [], [1, 2], "words", {}])

@@ -424,3 +424,10 @@ def test_settings_without_a_name_are_those_of_the_default_part(tmp_path):
     config = read_recipe(recipe, ["train.schedule.together=true", "tasks.x.head.dropout=0.4"])
     assert config.train.schedule == {"name": "round-robin", "together": True}
     assert config.tasks["x"].head == {"name": "linear", "dropout": 0.4}
+
+
+def test_a_data_file_is_no_recipe(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n", encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"is no recipe, .* `plait new DIR .*rows\.csv` drafts"):
+        read_recipe(str(path))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import csv
 import math
+import shutil
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from plait import fewshot
-from plait.data import Dataset, Tokenizer
-from plait.errors import RecipeError, UsageError
-from plait.fewshot import Figures, draw_rows, measure_few_shot, read_task
+from plait.data import Dataset, Tokenizer, cache_root
+from plait.errors import Interrupted, RecipeError, UsageError
+from plait.fewshot import Figures, draw_rows, measure_few_shot, measuring, read_task
 from plait.types import TaskSpec
 
 CLASSES = TaskSpec(kind="classes", labels=("a", "b", "c"), text=("text",))
@@ -125,7 +125,7 @@ def test_raw_and_run_are_compared_and_seeds_fix_it(tiny_run, task_file):
 
 def test_the_raw_encoder_is_the_one_the_run_began_with(tiny_run, task_file, monkeypatch):
     seen = {}
-    build_model = fewshot.build_model
+    build_model = measuring.build_model
 
     def spy(config, encoder, tasks):
         model = build_model(config, encoder, tasks)
@@ -133,7 +133,7 @@ def test_the_raw_encoder_is_the_one_the_run_began_with(tiny_run, task_file, monk
         seen.setdefault(len(seen), (words, model.heads["task-topic"].state_dict()))
         return model
 
-    monkeypatch.setattr(fewshot, "build_model", spy)
+    monkeypatch.setattr(measuring, "build_model", spy)
     measure(tiny_run, task_file, (4,), draws=2)
     trained = load_file(tiny_run / "model.safetensors")["encoder.embeddings.word.weight"]
     raw, run = (seen[0][0], seen[1][0]), (seen[2][0], seen[3][0])
@@ -153,22 +153,112 @@ def test_the_same_run_twice_gives_the_same_figures(tiny_run, task_file, tmp_path
 def test_dev_changes_no_training(tiny_run, task_file, monkeypatch):
     """Whatever is trained on came out of train: dev is scored once a trial, at its end."""
     scored = []
-    score = fewshot.Scorer.score
+    score = measuring.Scorer.score
     monkeypatch.setattr(
-        fewshot.Scorer, "score", lambda self, data: scored.append(1) or score(self, data)
+        measuring.Scorer, "score", lambda self, data: scored.append(1) or score(self, data)
     )
     trained = []
-    build_stage = fewshot.build_stage
+    build_stage = measuring.build_stage
 
     def spy(parts, index, train):
         trained.extend(train["topic"].labels.tolist())
         assert len(train["topic"]) == 6
         return build_stage(parts, index, train)
 
-    monkeypatch.setattr(fewshot, "build_stage", spy)
+    monkeypatch.setattr(measuring, "build_stage", spy)
     measure(tiny_run, task_file, (6,), draws=3)
     assert len(scored) == 6
     assert trained.count(1.0) == trained.count(0.0) == 18
+
+
+# --- going on ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trials(monkeypatch):
+    """Trials as they are made; `stop` says after how many it ends, as Ctrl-C would."""
+    made, stop = [], {"at": None}
+    run = measuring._Trial.run
+
+    def spy(trial, draw, train, dev):
+        if len(made) == stop["at"]:
+            raise KeyboardInterrupt
+        made.append((trial.contender.name, len(train), draw))
+        return run(trial, draw, train, dev)
+
+    monkeypatch.setattr(measuring._Trial, "run", spy)
+    return made, stop
+
+
+def test_stopped_it_goes_on_with_what_it_has(tiny_run, task_file, trials, monkeypatch, tmp_path):
+    monkeypatch.setenv("PLAIT_CACHE", str(tmp_path / "other"))
+    whole = measure(tiny_run, task_file, (4, 8), draws=2)
+    monkeypatch.setenv("PLAIT_CACHE", str(tmp_path / "cache"))
+    made, stop = trials
+    order = made.copy()
+    made.clear()
+    notes = []
+    for at, kept in ((3, "3 trials of 8"), (1, "4 trials of 8")):
+        stop["at"] = at
+        with pytest.raises(Interrupted, match=f"stopped with {kept} finished and kept; the"):
+            measure(tiny_run, task_file, (4, 8), draws=2, note=notes.append)
+        assert made == order[:at]
+        order = order[at:]
+        made.clear()
+    stop["at"] = None
+    assert measure(tiny_run, task_file, (4, 8), draws=2, note=notes.append) == whole
+    assert made == order
+    assert len(order) == 4
+    kept = "going on with {} trials finished before this was stopped"
+    assert notes == [kept.format(number) for number in (3, 4)]
+    made.clear()
+    assert measure(tiny_run, task_file, (4, 8), draws=2) == whole
+    assert len(made) == 8  # what is finished is not gone on with
+
+
+@pytest.mark.parametrize("change", ["seed", "rows", "weights"])
+def test_what_was_measured_otherwise_is_not_taken(tiny_run, task_file, trials, tmp_path, change):
+    made, stop = trials
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    stop["at"] = 3
+    with pytest.raises(Interrupted):
+        measure(run, task_file, (4,), draws=2)
+    stop["at"] = None
+    made.clear()
+    overrides = ["seed=5"] if change == "seed" else []
+    if change == "rows":
+        with (tmp_path / "topic-train.csv").open("a", encoding="utf-8") as file:
+            file.write("the room was fine,0\n")
+    if change == "weights":
+        weights = load_file(run / "model.safetensors")
+        weights["encoder.embeddings.word.weight"] += 0.5
+        save_file(weights, run / "model.safetensors")
+    measure(run, task_file, (4,), draws=2, overrides=overrides)
+    # The raw encoder is the same one whatever the run's weights are.
+    assert len(made) == (2 if change == "weights" else 4)
+
+
+def test_a_damaged_journal_is_measured_again(tiny_run, task_file, trials):
+    made, stop = trials
+    stop["at"] = 2
+    with pytest.raises(Interrupted):
+        measure(tiny_run, task_file, (4,), draws=2)
+    (path,) = (cache_root() / "fewshot").iterdir()
+    first, second = path.read_text().strip().splitlines()
+    path.write_text(f"{first}\n{second[:-9]}")  # as a kill would leave it
+    made.clear()
+    with pytest.raises(Interrupted, match="stopped with 3 trials of 4"):
+        measure(tiny_run, task_file, (4,), draws=2)
+    made.clear()
+    measure(tiny_run, task_file, (4,), draws=2)
+    assert len(made) == 1
+    assert not path.exists()
+
+
+def test_stopped_before_anything_is_finished(tiny_run, task_file, trials):
+    trials[1]["at"] = 0
+    with pytest.raises(Interrupted, match="nothing is kept"):
+        measure(tiny_run, task_file, (4,), draws=2)
 
 
 # --- refusals ----------------------------------------------------------------------------

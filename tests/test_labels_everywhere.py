@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from plait.audit import audit
 from plait.audit.changes import find_typical, measure_changes
 from plait.card import make_card
 from plait.cli import main
@@ -100,6 +102,14 @@ def test_files_of_answers(run, tmp_path):
     assert [row["predicted_moods_label"] for row in rows] == ["/".join(a.words) for a in expected]
     numbers = ["/".join(map(str, answer.value)) for answer in expected]
     assert [row["predicted_moods"] for row in rows] == numbers
+    for row, answer in zip(rows, expected, strict=True):
+        each = [float(p) for p in row["predicted_moods_label_probabilities"].split("/") if p]
+        assert each == pytest.approx([answer.probabilities[i] for i in answer.value], abs=1e-4)
+        together = [p if i in answer.value else 1 - p for i, p in enumerate(answer.probabilities)]
+        assert float(row["predicted_moods_confidence"]) == pytest.approx(
+            math.prod(together), abs=1e-4
+        )
+    assert any(len(answer.words) > 1 for answer in expected)
     assert float(rows[0]["predicted_moods_p_glad"]) == pytest.approx(
         expected[0].probabilities[0], abs=1e-4
     )
@@ -107,9 +117,24 @@ def test_files_of_answers(run, tmp_path):
     lines = [json.loads(line) for line in written.splitlines()]
     assert [line["predicted_moods"]["label"] for line in lines] == [list(a.words) for a in expected]
     assert [line["predicted_moods"]["value"] for line in lines] == [list(a.value) for a in expected]
+    for line, answer in zip(lines, expected, strict=True):
+        told = line["predicted_moods"]
+        each = [told["probabilities"][word] for word in answer.words]
+        assert told["label_probabilities"] == each
     table = pq.read_table(tmp_path / "answers.parquet")
     assert table["predicted_moods"].to_pylist() == numbers
     assert table["predicted_moods_confidence"][3].as_py() == pytest.approx(expected[3].confidence)
+
+
+def test_an_audit_tells_each_labels_own_probability(run):
+    model = load(run)
+    (result, *_) = audit(model, {}, tasks=["moods"]).results
+    for example in result.examples:
+        (given,) = model.predict("moods", [example.after[0]])
+        chances = [
+            f"{w} ({p:.0%})" for w, p in zip(given.words, given.word_probabilities, strict=True)
+        ]
+        assert example.answer_after == (", ".join(chances) or f"none ({given.confidence:.0%})")
 
 
 def test_they_are_not_held_back(run, tmp_path, words):

@@ -2,7 +2,8 @@
 
 A card says what the model answers, how well, what it was made of and what it is not good for.
 It is made of the folder's files alone, so it can be made again at any time. Files that other
-commands leave there (`audit.json`, `calibration.json`) add sections of their own.
+commands leave there (`audit.json`, `calibration.json`) add sections of their own, and what
+people wrote into a card is carried over to the next.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +21,11 @@ from plait.evaluate import primary_metric
 from plait.intervals import wilson_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from plait.config import FileConfig, RunConfig, TaskConfig
+
+CALIBRATION, AUDIT = "calibration.json", "audit.json"
 
 MOST_LABELS = 8
 """Classes that are named one by one."""
@@ -37,6 +41,35 @@ def make_card(folder: Path, using: Sequence[Sequence[str]] | None = None) -> str
     return _page(_run_sections(folder, using))
 
 
+def carry_over(card: str, before: str, after: str) -> str:
+    """Change a card as what is made of its folder changed, and leave other lines as they are.
+
+    `before` and `after` are what is made, `card` what is there: the same as `before`, save for
+    what people wrote, or an earlier version of plait.
+    """
+    there, old, new = card.splitlines(), before.splitlines(), after.splitlines()
+    place: dict[int, int] = {}  # line of `old` -> the same line of `there`
+    for a, b, size in SequenceMatcher(None, old, there, autojunk=False).get_matching_blocks():
+        place |= {a + i: b + i for i in range(size)}
+    gone: set[int] = set()
+    added: dict[int, list[str]] = {}  # line of `there` -> what comes before it
+    for _, i, end, j, stop in _edits(old, new):
+        left = [place[line] for line in range(i, end) if line in place]
+        gone.update(left)
+        behind = max((place[line] + 1 for line in range(i) if line in place), default=0)
+        added.setdefault(left[0] if left else behind, []).extend(new[j:stop])
+    lines: list[str] = []
+    for number in range(len(there) + 1):
+        lines += added.get(number, [])
+        lines += there[number : number + 1] if number not in gone else []
+    return "\n".join(lines) + "\n"
+
+
+def _edits(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int, int, int]]:
+    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return (code for code in codes if code[0] != "equal")
+
+
 def _page(sections: Iterable[Sequence[str]]) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
@@ -44,6 +77,7 @@ def _page(sections: Iterable[Sequence[str]]) -> str:
 def _run_sections(folder: Path, using: Sequence[Sequence[str]] | None) -> list[Sequence[str]]:
     config = read_resolved(folder / "recipe.toml")
     info, scores = _read(folder / "run.json"), _read(folder / "scores.json")
+    found = _read_found(folder)
     made = "made by averaging the weights of runs" if "averaged" in info else "trained together"
     return [
         [f"# {config.name}"],
@@ -55,8 +89,8 @@ def _run_sections(folder: Path, using: Sequence[Sequence[str]] | None) -> list[S
         *_encoder(config, info),
         *_settings(config, info, scores),
         *_uses(config),
-        *_limits(folder, config, scores),
-        *_extras(folder),
+        *_limits(config, scores, found),
+        *_extras(found),
         *(_loading(config, has_vectors=True) if using is None else using),
     ]
 
@@ -69,6 +103,7 @@ def _ensemble_sections(folder: Path) -> list[Sequence[str]]:
             raise RunError(f"{folder / 'ensemble.toml'} names a member {member}, which is no run")
     config = read_resolved(members[0] / "recipe.toml")
     info, scores = _read(members[0] / "run.json"), _read(folder / "scores.json")
+    found = _read_found(folder)
     name = scores.get("recipe", folder.resolve().name)
     rows = []
     for written, member in zip(table["members"], members, strict=True):
@@ -86,8 +121,8 @@ def _ensemble_sections(folder: Path) -> list[Sequence[str]]:
         *_scores(config, scores),
         *_data(config, info),
         *_uses(config),
-        *_limits(folder, config, scores),
-        *_extras(folder),
+        *_limits(config, scores, found),
+        *_extras(found),
         *_loading(config, has_vectors=False),
     ]
 
@@ -249,9 +284,10 @@ def _uses(config: RunConfig) -> list[Sequence[str]]:
     ]
 
 
-def _limits(folder: Path, config: RunConfig, scores: Mapping[str, Any]) -> list[Sequence[str]]:
-    audited = (folder / "audit.json").is_file()
-    known = _read_calibration(folder).get("tasks", {})
+def _limits(
+    config: RunConfig, scores: Mapping[str, Any], found: Mapping[str, Any]
+) -> list[Sequence[str]]:
+    known = found[CALIBRATION].get("tasks", {})
     unchecked = [name for name, task in config.tasks.items() if task.labels and name not in known]
     lines = [
         f"- Inputs are cut to {config.encoder.max_length} tokens; what comes after is not read.",
@@ -263,8 +299,8 @@ def _limits(folder: Path, config: RunConfig, scores: Mapping[str, Any]) -> list[
         if weak := [entry for entry in task["per_class"] if entry["support"]]:
             worst = min(weak, key=lambda entry: entry["recall"])
             lines.append(
-                f"- {name}: weakest on {worst['label']}, of whose {worst['support']} dev rows "
-                f"{worst['recall']:.0%} are found."
+                f"- {name}: weakest on {worst['label']}, {worst['recall']:.0%} of whose dev rows "
+                f"({worst['support']:,}) are found."
             )
     if unchecked:
         which = f" of {', '.join(unchecked)}" if known else ""
@@ -274,7 +310,8 @@ def _limits(folder: Path, config: RunConfig, scores: Mapping[str, Any]) -> list[
         )
     if any(not task.labels for task in config.tasks.values()):
         lines.append("- Scores never leave the range they were trained on.")
-    if not audited:
+    asked = found[AUDIT].get("settings", {})
+    if not (found[AUDIT] and (asked.get("english", True) or asked.get("own"))):
         lines.append("- Who is served better or worse by its answers was not looked at.")
     if config.plugins:
         named = ", ".join(f"`{Path(plugin).name}`" for plugin in config.plugins)
@@ -312,26 +349,37 @@ def _loading(config: RunConfig, *, has_vectors: bool) -> list[Sequence[str]]:
 # --- what other commands left ------------------------------------------------------------
 
 
-def _extras(folder: Path) -> list[Sequence[str]]:
+def _extras(found: Mapping[str, Any]) -> list[Sequence[str]]:
     sections: list[Sequence[str]] = []
-    for name, title, found in (
-        ("calibration.json", "Calibration", _read_calibration(folder).get("tasks")),
-        ("audit.json", "Audit", _read(folder / "audit.json").get("summary")),
+    for name, title, rows in (
+        (CALIBRATION, "Calibration", found[CALIBRATION].get("tasks")),
+        (AUDIT, "Audit", found[AUDIT].get("summary")),
     ):
-        if table := _any_table(found):
-            sections += [[f"## {title}"], table, [f"All of it is in `{name}`."]]
+        if table := _any_table(rows):
+            sections += [
+                [f"## {title}"],
+                table,
+                [*_told(found[name]), f"All of it is in `{name}`."],
+            ]
     return sections
 
 
-def _read_calibration(folder: Path) -> dict[str, Any]:
-    """Read a calibration, unless it is that of a model which was there before."""
-    found = _read(folder / "calibration.json")
+def _told(found: Mapping[str, Any]) -> Iterator[str]:
+    """Say of an audit which language it speaks."""
+    settings = found.get("settings")
+    if isinstance(settings, dict) and settings.get("english"):
+        yield "plait's own sentences, and the words it looks for in rows, are English."
+
+
+def _read_found(folder: Path) -> dict[str, dict[str, Any]]:
+    """Read what commands found, save what they found of a model which was there before."""
+    found = {name: _read(folder / name) for name in (CALIBRATION, AUDIT)}
     weights = folder / "model.safetensors"
-    if found and weights.is_file():
-        with weights.open("rb") as file:
-            if found.get("model") != hashlib.file_digest(file, "sha256").hexdigest():
-                return {}
-    return found
+    if not any("model" in values for values in found.values()) or not weights.is_file():
+        return found
+    with weights.open("rb") as file:
+        now = hashlib.file_digest(file, "sha256").hexdigest()
+    return {name: v if v.get("model", now) == now else {} for name, v in found.items()}
 
 
 def _any_table(rows: Any) -> list[str]:
@@ -343,7 +391,8 @@ def _any_table(rows: Any) -> list[str]:
         return []
     plain = [_flatten(row) for row in rows]
     names = list(dict.fromkeys(key for row in plain for key in row))
-    return _table(names, [[_value(row.get(n)) for n in names] for row in plain]) if names else []
+    heads = [name.replace("_", " ") for name in names]
+    return _table(heads, [[_value(row.get(n)) for n in names] for row in plain]) if names else []
 
 
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plait.card import make_card
 from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
 from plait.distributed import ALONE
-from plait.ensemble import CARD, compare_tasks, load, outline, read_outlines, write_ensemble
+from plait.ensemble import compare_tasks, load, outline, read_outlines, write_ensemble
 from plait.errors import RecipeError, RunError, UsageError
 from plait.training import run
 from plait.training.build import build_tasks, check_parts
+from plait.training.cards import card_renewed
 from plait.training.checkpoint import hash_file, write_text
 from plait.training.folder import RunFolder
 from plait.training.run import Outcome
@@ -186,8 +186,8 @@ def train_ensemble(
         watched = model if progress is None else model.watched(progress)
         result["dev"] = watched.evaluate("dev", data=data).to_json()
         result["baseline"] = next(iter(results.values()))["baseline"]
-    write_text(folder / "scores.json", json.dumps(result, indent=1))
-    write_text(folder / CARD, make_card(folder))
+    with card_renewed(folder):
+        write_text(folder / "scores.json", json.dumps(result, indent=1))
     return Outcome(folder, result)
 
 

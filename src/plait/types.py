@@ -153,9 +153,18 @@ class Prediction:
     """The labels that hold, one by one; empty for other kinds of task."""
 
     @property
+    def word_probabilities(self) -> tuple[float, ...]:
+        """Each of `words`' own probability."""
+        held = self.value if isinstance(self.value, tuple) else ()
+        return tuple(self.probabilities[i] for i in held)
+
+    @property
     def confidence(self) -> float | None:
-        """Probability of the answer given, of labels that these and no others hold; None for a
-        score."""
+        """Probability that the whole answer is right; None for a score.
+
+        Of labels, that these hold and no others: the product over all labels of what each was
+        given, as if they held independently of one another. It is never above any one label's own.
+        """
         if not self.probabilities:
             return None
         if isinstance(self.value, tuple):

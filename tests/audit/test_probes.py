@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.audit import read_lists
-from plait.audit.meaning import change_places, negate, probe_negation, probe_order
+from plait.audit.meaning import (
+    change_places,
+    negate,
+    probe_negation,
+    probe_order,
+    probe_places,
+)
 from plait.audit.noise import probe_noise, slip
 from plait.audit.people import probe_rows, probe_sentences
 from plait.audit.trials import change_rows
@@ -191,7 +197,11 @@ def test_words_that_change_places():
 
 def test_pairs_are_set_beside_themselves():
     rows = [("Lyon is near Turin and Milan.", "x"), ("One is not two.", "y")]
-    probes = [*probe_order(rows, rng, 9), *probe_negation(rows, rng, 9, is_pair=True)]
+    probes = [
+        *probe_order(rows, rng, 9),
+        *probe_places(rows, rng, 9),
+        *probe_negation(rows, rng, 9, is_pair=True),
+    ]
     turned = one(probes, "texts in the other order")
     assert all(trial.after == trial.before[::-1] for trial in turned.trials)
     assert {p.should for p in probes} == {"stay", "agree", "move"}

@@ -31,11 +31,41 @@ def test_the_card_is_kept_with_the_run(plait, run):
     assert card["summary"][0]["probe"] in done.out
 
 
+def test_words_of_ones_own_instead_of_english(plait, run, tmp_path):
+    words = tmp_path / "words.toml"
+    words.write_text("[probes.Orte]\nwords = ['Bonn', 'Halle']\nsentences = ['In {word}.']")
+    done = plait("audit", run, "--rows", 10, "--words", words)
+    assert "Orte, your sentences " in done.out
+    assert "are English: for texts in another language, bring yours with --words" in done.out
+    done = plait("audit", run, "--rows", 10, "--words", words, "--no-english")
+    assert (done.code, done.err) == (0, "")
+    assert "Orte, your sentences " in done.out
+    assert "English" not in done.out
+    assert "gendered words" not in done.out
+    assert "are English." not in (run / "card.md").read_text(encoding="utf-8")
+
+
 def test_json_is_the_card_and_a_second_audit_takes_its_place(plait, run):
     first = plait("audit", run, "--task", "mood", "--rows", 0, "--json")
     assert json.loads(first.out) == json.loads((run / "audit.json").read_text(encoding="utf-8"))
     second = plait("audit", run, "--task", "mood", "--rows", 0, "--json")
     assert second.out == first.out
+
+
+def test_the_page_about_the_run_tells_what_was_found(plait, run, tmp_path):
+    page = run / "card.md"
+    plain = page.read_text(encoding="utf-8")
+    assert "was not looked at" in plain
+    plait("audit", run, "--task", "mood", "--rows", 0, "--out", tmp_path / "elsewhere.json")
+    assert page.read_text(encoding="utf-8") == plain
+    plait("audit", run, "--task", "mood", "--rows", 0)
+    audited = page.read_text(encoding="utf-8")
+    assert "was not looked at" not in audited
+    assert "| gendered words, own sentences | mood |" in audited
+    assert "are English." in audited
+    plait("audit", run, "--task", "near", "--rows", 0)
+    both = page.read_text(encoding="utf-8")
+    assert set(audited.splitlines()) < set(both.splitlines())
 
 
 def test_another_file(plait, run, tmp_path):
@@ -55,6 +85,8 @@ def test_another_file(plait, run, tmp_path):
         (["--data", "nowhere"], "--rows 0 audits on plait's own texts alone"),
         (["--out", "nowhere/x.json"], "there is no folder nowhere for --out x.json"),
         (["--rows", "-1"], "--rows"),
+        (["--words", "nowhere.toml"], "there is no file nowhere.toml of words"),
+        (["--rows", "0", "--no-english"], "there is nothing to try"),
     ],
 )
 def test_mistakes_are_told_in_one_line(plait, trained, args, told):

@@ -24,7 +24,8 @@ def test_from_a_run_to_temperatures_and_back(plait, run):
     done = plait("calibrate", run)
     assert done.code == 0
     # The tiny run says yes or no no better than by chance, and no temperature is high enough.
-    assert done.err.startswith("note: the temperature of same is at the end of what is tried")
+    assert "note: the temperature of same is at the end of what is tried" in done.err
+    assert "note: mood: 18 dev rows are few" in done.err
     lines = done.out.splitlines()
     assert lines[0].split() == [
         "task",

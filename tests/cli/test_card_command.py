@@ -22,6 +22,16 @@ def test_it_is_written_again(plait, trained, tmp_path):
     assert (run / "card.md").read_text(encoding="utf-8") == make_card(run)
 
 
+def test_what_was_there_is_kept_beside_it(plait, trained, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "run")
+    (run / "card.md").write_text("# Ours\n", encoding="utf-8")
+    done = plait("card", run, "--write")
+    (aside,) = run.glob("card-*.md")
+    assert done.out.endswith(f" What was there before is in {aside}.\n")
+    assert aside.read_text(encoding="utf-8") == "# Ours\n"
+    assert (run / "card.md").read_text(encoding="utf-8") == make_card(run)
+
+
 def test_what_is_no_run(plait, tmp_path):
     assert "there is no run at" in plait("card", tmp_path / "nowhere").complaint()
     assert "is neither a run nor an ensemble" in plait("card", tmp_path).complaint()

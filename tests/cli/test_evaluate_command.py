@@ -44,6 +44,7 @@ def test_files_elsewhere(plait, trained, tiny_recipe):
     [
         (["--split", "test"], "mood-test.csv has no column 'label', so task 'mood' cannot be"),
         (["--split", "test"], "`plait submit` writes answers"),
+        (["--split", "tset"], "invalid value for '--split': 'tset' is not one of 'dev', 'train'"),
         (["--split", "test", "--task", "same"], "names no test files for same"),
         (["--task", "mod"], "has no task 'mod'; did you mean 'mood'?"),
         (["--data", "nowhere"], "no data folder nowhere"),

@@ -46,6 +46,29 @@ def test_a_table_and_a_file(plait, trained, task, tmp_path):
     assert told["settings"]["epochs"] == 1
 
 
+def test_stopped_it_says_what_is_kept(plait, trained, task, monkeypatch):
+    from plait.fewshot import measuring
+
+    words = ("--task", task, "--shots", "6", "--draws", 1, "--data", trained.parent / "data")
+    with monkeypatch.context() as patch:
+        score = measuring.Scorer.score
+        figures = iter([score])
+
+        def stop(scorer, data):
+            if not (real := next(figures, None)):
+                raise KeyboardInterrupt
+            return real(scorer, data)
+
+        patch.setattr(measuring.Scorer, "score", stop)
+        done = plait("fewshot", trained, *words)
+    assert done.code == 130
+    told = "plait: stopped with 1 trial of 2 finished and kept; the same command goes on from there"
+    assert done.err.splitlines()[-1] == told
+    done = plait("fewshot", trained, *words)
+    assert done.code == 0
+    assert "note: going on with 1 trial finished" in done.err
+
+
 def test_one_draw_has_no_spread(plait, trained, task):
     words = ("--task", task, "--shots", "6", "--draws", 1, "--data", trained.parent / "data")
     done = plait("fewshot", trained, *words, "-o", "train.max_steps=1")

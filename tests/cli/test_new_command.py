@@ -62,6 +62,18 @@ def test_many_tasks_have_a_line_each(plait, files, tmp_path):
     assert [line.split()[0] for line in done.out.splitlines()[1:10]] == [f"t{i}" for i in range(9)]
 
 
+def test_files_that_are_left_out_come_first_and_what_to_do_last(plait, files, tmp_path):
+    other = tmp_path / "sizes.csv"
+    other.write_text("name,size\na,1\nb,2\n", encoding="utf-8")
+    done = plait("new", tmp_path / "mine", *files, other)
+    lines = done.out.splitlines()
+    assert lines[0].startswith(f"note: left out: {other}: no column looks like text")
+    assert lines[1] == ""
+    assert lines[2].split() == ["task", "what", "guess", "why"]
+    assert not any(line.startswith("note: left out") for line in lines[1:])
+    assert lines[-1].startswith("  plait train ")
+
+
 def test_on_a_terminal_it_asks_once(plait, files, tmp_path, monkeypatch):
     done = plait("new", tmp_path / "mine", files[1], stdin=None)  # nobody answers
     assert done.code == 130

@@ -79,7 +79,7 @@ def test_bad_lines_are_named(plait, trained, args, stdin, told):
     ("args", "told"),
     [
         (["a", "b"], "say which task with --task, since some take one text and some two: mood (1)"),
-        (["a", "--task", "same"], "takes texts two by two, and 1 were given"),
+        (["a", "--task", "same"], "takes texts two by two, and 1 was given"),
         (["a", "--task", "sam"], "has no task 'sam'; did you mean 'same'?"),
         (["", "--task", "mood"], "one of the texts is empty"),
         (["a", "--input", "x.csv"], "not both"),
@@ -137,7 +137,10 @@ def test_every_kind_of_file_in_its_order(plait, trained, tmp_path, name, monkeyp
 def test_another_column_and_jsonl_with_probabilities(plait, trained, tmp_path):
     write(tmp_path / "x.csv", "body")
     args = ["predict", trained, "--task", "mood", "--input", tmp_path / "x.csv"]
-    assert "there is no column 'text'; the file has 'id', 'body'" in plait(*args).complaint()
+    told = (
+        "there is no column 'text'; the file has 'id', 'body'; --column (from Python, text) names"
+    )
+    assert told in plait(*args).complaint()
     out = tmp_path / "answers.jsonl"
     done = plait(*args, "--column", "body", "--output", out, "--probabilities")
     assert (done.code, done.out, done.err) == (0, "", f"note: 4 rows are answered in {out}\n")

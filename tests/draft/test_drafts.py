@@ -205,6 +205,7 @@ def test_fifty_tasks(tmp_path):
     ("name", "content", "told"),
     [
         ("a.csv", "", "the file is empty"),
+        ("a.csv", "text,label\0\nx,y\0\n", "no text file; a spreadsheet is first saved as CSV"),
         ("a.csv", "text,label\n", "no rows below the header"),
         ("a.csv", "one,two\nsome words here,\nmore words here,\n", "no column looks like a label"),
         ("a.csv", "a,b\n1,2\n2,3\n", "no column looks like text"),

@@ -27,6 +27,7 @@ def test_every_path_is_one_that_a_run_writes(runs):
     kind = f"stage.distill.kind={{name='distill', teacher='{teacher}'}}"
     folder = RunFolder(runs.train("a", "stages=['distill']", kind).folder)
     properties = [name for name, p in vars(RunFolder).items() if isinstance(p, property)]
+    properties.remove("calibration")  # which `plait calibrate` leaves there
     assert len(properties) == 11
     for name in properties:
         assert getattr(folder, name).exists(), name

@@ -258,6 +258,15 @@ def test_a_run_killed_before_its_first_checkpoint_goes_on(runs):
     runs.check_equal("a", "b")
 
 
+def test_a_finished_run_without_its_checkpoint_is_not_trained_again(runs):
+    """Docs say that it may be deleted."""
+    done = runs.train("run")
+    (done.folder / "checkpoint.safetensors").unlink()
+    files = {path: path.read_bytes() for path in done.folder.iterdir() if path.is_file()}
+    assert runs.train("run", resume=True).result == done.result
+    assert {path: path.read_bytes() for path in done.folder.iterdir() if path.is_file()} == files
+
+
 def test_seconds_add_up_over_sittings(runs):
     with pytest.raises(runs.Crash):
         runs.train("a", "save_every=1", listeners=[runs.CrashAfter(10)])

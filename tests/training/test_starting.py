@@ -184,6 +184,23 @@ def test_other_weights_of_the_same_loss_are_no_other_meaning(add):
     assert "mood" in add("out", "train.max_steps=1", weights).result["before"]
 
 
+def test_a_calibration_is_left_behind_and_said_to_be(add, tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    plain = Notes()
+    add("plain", "train.max_steps=1", run=run, listeners=[plain])
+    assert not any("calibration" in text for text in plain.told)
+    (run / "calibration.json").write_text("{}")
+    notes = Notes()
+    outcome = add("out", "train.max_steps=1", run=run, listeners=[notes])
+    (told,) = (text for text in notes.told if "calibration" in text)
+    assert told.startswith(f"the calibration of {run} belongs to its model")
+    assert f"`plait calibrate {outcome.folder}`" in told
+    assert not (outcome.folder / "calibration.json").exists()
+    nothing = Notes()  # of its tasks is taken over
+    add("none", "train.max_steps=1", "start.keep=false", run=run, listeners=[nothing])
+    assert not any("calibration" in text for text in nothing.told)
+
+
 # --- which tasks take part ---------------------------------------------------------------
 
 
@@ -291,6 +308,36 @@ def test_its_own_recipe_resumes_it_without_the_run(add, tiny_run, tmp_path):
     out = tmp_path / "out"
     outcome = plait.train(read_recipe(out / "recipe.toml"), out, resume=True)
     assert set(outcome.result["before"]) == set(OLD)
+
+
+@pytest.mark.parametrize("spelling", ["absolute", "relative", "slash", "link", "elsewhere"])
+def test_the_run_may_be_spelled_otherwise(recipe, tiny_run, tmp_path, monkeypatch, spelling):
+    """A resumed run compares which run it started from, not how that was written."""
+    run, out = shutil.copytree(tiny_run, tmp_path / "run"), tmp_path / "out"
+    (tmp_path / "link").symlink_to(run)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def start(name, **options):
+        config = read_recipe(recipe, [f"start={json.dumps(str(name))}", "save_every=1"])
+        return plait.train(config, out, **options)
+
+    with pytest.raises(KeyboardInterrupt):
+        start("run", listeners=[Stop(3)])
+    if spelling == "elsewhere":
+        monkeypatch.chdir(tmp_path / "other")
+    spelled = {"absolute": run, "relative": "other/../run", "slash": "run/", "link": "link"}
+    outcome = start(spelled.get(spelling, "../run"), resume=True)
+    assert set(outcome.result["before"]) == set(OLD)
+    assert 'run = "run"' in (out / "recipe.toml").read_text()
+
+
+def test_another_run_is_another_setting(add, tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        add("out", "save_every=1", listeners=[Stop(3)])
+    with pytest.raises(RunError, match=r"started with another recipe \(start\.run: "):
+        add("out", "save_every=1", run=run, resume=True)
 
 
 # --- what is refused ---------------------------------------------------------------------

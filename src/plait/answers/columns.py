@@ -41,6 +41,8 @@ class AnswerColumns:
             f"{self.name}_label": pa.string(),
             f"{self.name}_confidence": pa.float64(),
         }
+        if self.spec.kind == "labels":
+            found[f"{self.name}_label_probabilities"] = pa.string()
         if self.probabilities:
             found |= {f"{self.name}_p_{label}": pa.float64() for label in self.spec.labels}
         if self.threshold is not None:
@@ -51,11 +53,14 @@ class AnswerColumns:
         """Return what stands in the columns for one answer."""
         if answer.confidence is None:
             return [answer.value]
-        value: Any = answer.value
-        label = answer.label
-        if isinstance(value, tuple):
-            value, label = self.separator.join(map(str, value)), self.separator.join(answer.words)
-        cells: list[Any] = [value, label, answer.confidence]
+        cells: list[Any] = [answer.value, answer.label, answer.confidence]
+        if isinstance(answer.value, tuple):
+            each = (f"{p:.4f}" for p in answer.word_probabilities)
+            value, label, chances = (
+                self.separator.join(map(str, several))
+                for several in (answer.value, answer.words, each)
+            )
+            cells = [value, label, answer.confidence, chances]
         cells += answer.probabilities if self.probabilities else ()
         return cells if self.threshold is None else [*cells, self.is_unsure(answer)]
 
@@ -67,6 +72,8 @@ class AnswerColumns:
         label = answer.words if several else answer.label
         table: dict[str, Any] = {"value": answer.value, "label": label}
         table["confidence"] = round(answer.confidence, 6)
+        if several:
+            table["label_probabilities"] = [round(p, 6) for p in answer.word_probabilities]
         if self.probabilities:
             chances = (round(p, 6) for p in answer.probabilities)
             table["probabilities"] = dict(zip(self.spec.labels, chances, strict=True))

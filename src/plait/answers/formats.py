@@ -182,8 +182,7 @@ def choose_format(path: Path) -> str:
 def in_words(answer: Prediction) -> str:
     """Write an answer for a reader: its label, or labels, and how sure the model is."""
     if isinstance(answer.value, tuple) and answer.words:
-        chances = [answer.probabilities[i] for i in answer.value]
-        each = zip(answer.words, chances, strict=True)
+        each = zip(answer.words, answer.word_probabilities, strict=True)
         return ", ".join(f"{word} ({chance:.0%} sure)" for word, chance in each)
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%} sure)"
     return f"{answer.label}{sure}"

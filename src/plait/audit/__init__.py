@@ -2,6 +2,7 @@
 
 from plait.audit.card import FILE, Card, Example, Result, audit
 from plait.audit.lists import Lists, read_lists
+from plait.audit.own import OwnProbes, read_own
 from plait.audit.trials import Probe, Trial
 
 __all__ = [
@@ -9,9 +10,11 @@ __all__ = [
     "Card",
     "Example",
     "Lists",
+    "OwnProbes",
     "Probe",
     "Result",
     "Trial",
     "audit",
     "read_lists",
+    "read_own",
 ]

@@ -20,8 +20,9 @@ from plait.audit.changes import (
     measure_changes,
     measure_praise,
 )
-from plait.audit.meaning import probe_negation, probe_order
+from plait.audit.meaning import probe_negation, probe_order, probe_places
 from plait.audit.noise import probe_noise
+from plait.audit.own import probe_own
 from plait.audit.people import probe_rows, probe_sentences
 from plait.errors import UsageError
 from plait.intervals import LEVEL, Interval, draw_means, draw_share, take_middle
@@ -29,6 +30,7 @@ from plait.intervals import LEVEL, Interval, draw_means, draw_share, take_middle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from plait.audit.own import OwnProbes
     from plait.audit.trials import Probe, Should, Texts, Trial
     from plait.evaluate import Floats
     from plait.predict import Answerer
@@ -133,25 +135,34 @@ def audit(
     positive: str | None = None,
     most: int = 200,
     seed: int = 0,
+    own: OwnProbes | None = None,
+    english: bool = True,
 ) -> Card:
     """Audit a run's tasks on sentences of plait's own and on the tasks' rows, where given.
 
     Of each task's `rows` at most so many are tried in a probe, drawn by the seed. `positive` is
-    the label that praises, for the probe of 'not' in single texts.
+    the label that praises, for the probe of 'not' in single texts. `own` are probes besides;
+    without `english`, those are left out that need English: plait's sentences and words.
     """
     names = list(tasks or answerer.tasks)
     specs = {name: answerer.task(name).spec for name in names}
     _check_positive(positive, specs)
     results: list[Result] = []
     for name, spec in specs.items():
-        own = positive if positive in _choices(spec) else None
-        probes = list(_make_probes(name, spec, rows.get(name, ()), most, seed))
-        results += _Measurer(answerer, name, find_praise(spec, own), seed).measure(probes)
+        praise = find_praise(spec, positive if positive in _choices(spec) else None)
+        probes = list(_make_probes(name, spec, rows.get(name, ()), most, seed, own, english))
+        results += _Measurer(answerer, name, praise, seed).measure(probes)
+    if not results:
+        raise UsageError(
+            "there is nothing to try: no rows, and no sentences that fit the tasks; bring either"
+        )
     settings = {
         "seed": seed,
         "rows_per_probe": most,
         "rows": {name: len(rows.get(name, ())) for name in names},
         "positive": positive,
+        "english": english,
+        "own": sorted(own.probes) if own else [],
         "score_shift": SHIFT,
         "tolerated": TOLERATED,
         "level": LEVEL,
@@ -174,16 +185,28 @@ def _check_positive(positive: str | None, specs: Mapping[str, TaskSpec]) -> None
 
 
 def _make_probes(
-    task: str, spec: TaskSpec, rows: Sequence[Texts], most: int, seed: int
+    task: str,
+    spec: TaskSpec,
+    rows: Sequence[Texts],
+    most: int,
+    seed: int,
+    own: OwnProbes | None,
+    english: bool,
 ) -> Iterator[Probe]:
     def generators(name: str) -> np.random.Generator:
         return _generator(seed, task, name)
 
-    yield from probe_sentences(generators, is_pair=spec.is_pair)
-    yield from probe_rows(rows, generators, most)
+    if own is not None:
+        yield from probe_own(own, rows, generators, most, is_pair=spec.is_pair)
+    if english:
+        yield from probe_sentences(generators, is_pair=spec.is_pair)
+        yield from probe_rows(rows, generators, most)
     if spec.is_pair:
         yield from probe_order(rows, generators, most)
-    yield from probe_negation(rows, generators, most, is_pair=spec.is_pair)
+    if english and spec.is_pair:
+        yield from probe_places(rows, generators, most)
+    if english:
+        yield from probe_negation(rows, generators, most, is_pair=spec.is_pair)
     yield from probe_noise(rows, generators, most)
 
 
@@ -211,6 +234,8 @@ class _Measurer:
             for trial in probe.trials:
                 for texts in (trial.before, trial.after, *(trial.neutral or ())):
                     wanted.setdefault(texts, len(wanted))
+        if not wanted:
+            return
         dataset = self.answerer.tokenise(list(wanted))
         answers = self.answerer.answer(self.task, dataset)
         for probe in probes:
@@ -270,6 +295,9 @@ class _Measurer:
 
         def say(answer: Floats) -> str:
             given = self.answerer.describe(self.task, answer)
+            if given.words:
+                each = zip(given.words, given.word_probabilities, strict=True)
+                return ", ".join(f"{word} ({chance:.0%})" for word, chance in each)
             sure = "" if given.confidence is None else f" ({given.confidence:.0%})"
             return f"{given.label}{sure}"
 

@@ -37,13 +37,17 @@ FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 
 
 def probe_order(rows: Sequence[Texts], generators: Generators, most: int) -> Iterator[Probe]:
-    """Yield probes of pairs: both orders of the texts, equal ones, words that change places."""
+    """Yield probes of pairs that hold in any language: both orders of the texts, equal ones."""
     name = "texts in the other order"
     turned = change_rows(rows, lambda texts, _: texts[::-1], generators(name), most)
     yield Probe(name, "stay", tuple(Trial(a, b, row) for row, a, b in turned))
     name = "a text beside itself"
     found = change_rows(rows, lambda texts, _: (texts[0], texts[0]), generators(name), most)
     yield Probe(name, "agree", tuple(Trial(twice, twice, row) for row, _, twice in found))
+
+
+def probe_places(rows: Sequence[Texts], generators: Generators, most: int) -> Iterator[Probe]:
+    """Yield probes of pairs whose second text has two words in each other's place."""
     written = [tuple(pair) for pair in read_lists().word_order["pairs"]]
     own = (Trial((a, a), (a, b), i) for i, (a, b) in enumerate(written))
     yield Probe("words change places, own sentences", "move", tuple(own))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from plait.audit.lists import read_lists
 from plait.audit.trials import Probe, Texts, Trial, change_rows
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from plait.audit.trials import Change, Generators
+
+T = TypeVar("T")
 
 FILLINGS = 4
 """Pairs of words that a sentence is tried with."""
@@ -45,7 +47,7 @@ def probe_sentences(generators: Generators, *, is_pair: bool) -> Iterator[Probe]
         for source, sentence in enumerate(read_lists().sentences(slot, is_pair=is_pair)):
             for _ in range(FILLINGS):
                 words = draw(generator)
-                day, next_day = _draw_two(read_lists().days, generator)
+                day, next_day = draw_two(read_lists().days, generator)
                 before = _fill(sentence, slot, words.one, day)
                 after = _fill(sentence, slot, words.other, day)
                 same_day = day if words.alike else next_day
@@ -62,8 +64,8 @@ def probe_rows(rows: Sequence[Texts], generators: Generators, most: int) -> Iter
         trials = []
         for row, before, after in change_rows(rows, change, generator, most):
             if alike is None:
-                one, other = _draw_two(read_lists().days, generator)
-                neutral = (_head(before, one), _head(before, other))
+                one, other = draw_two(read_lists().days, generator)
+                neutral = (head(before, one), head(before, other))
             else:
                 neutral = (before, alike(before, generator) or before)
             trials.append(Trial(before, after, row, neutral))
@@ -73,7 +75,8 @@ def probe_rows(rows: Sequence[Texts], generators: Generators, most: int) -> Iter
 # --- words for a sentence's slot ---------------------------------------------------------
 
 
-def _draw_two(words: Sequence[str], generator: np.random.Generator) -> tuple[str, str]:
+def draw_two(words: Sequence[T], generator: np.random.Generator) -> tuple[T, T]:
+    """Draw two different ones."""
     first, second = generator.choice(len(words), 2, replace=False)
     return words[first], words[second]
 
@@ -87,23 +90,23 @@ def _draw_names_by_gender(generator: np.random.Generator) -> Words:
     """Draw a woman's and a man's name that are common in the same places."""
     names = read_lists().names
     origin = str(generator.choice(list(names["women"])))
-    gender, other = _draw_two(list(names), generator)
-    one, alike = _draw_two(names[gender][origin], generator)
+    gender, other = draw_two(list(names), generator)
+    one, alike = draw_two(names[gender][origin], generator)
     return Words(one, str(generator.choice(names[other][origin])), alike)
 
 
 def _draw_names_by_origin(generator: np.random.Generator) -> Words:
     """Draw two names of one gender that are common in different places."""
     names = read_lists().names[str(generator.choice(list(read_lists().names)))]
-    origin, other = _draw_two(list(names), generator)
-    one, alike = _draw_two(names[origin], generator)
+    origin, other = draw_two(list(names), generator)
+    one, alike = draw_two(names[origin], generator)
     return Words(one, str(generator.choice(names[other])), alike)
 
 
 def _draw_persons(words: Sequence[str]) -> Callable[[np.random.Generator], Words]:
     def draw(generator: np.random.Generator) -> Words:
         person = str(generator.choice(read_lists().persons))
-        one, other = _draw_two(words, generator)
+        one, other = draw_two(words, generator)
         return Words(f"the {one} {person}", f"the {other} {person}")
 
     return draw
@@ -119,7 +122,7 @@ _DRAWS: dict[str, tuple[str, Callable[[np.random.Generator], Words]]] = {
     "religions": ("who", _draw_persons(read_lists().religions)),
     "festivals": (
         "festival",
-        lambda generator: Words(*_draw_two(read_lists().festivals, generator)),
+        lambda generator: Words(*draw_two(read_lists().festivals, generator)),
     ),
 }
 """Probe -> the slot it fills, and what draws words for it."""
@@ -133,15 +136,18 @@ def _fill(sentence: Texts, slot: str, word: str, day: str) -> Texts:
 # --- words in a task's own rows ----------------------------------------------------------
 
 
-def _head(texts: Texts, day: str) -> Texts:
+def head(texts: Texts, day: str) -> Texts:
+    """Head texts by a word that should matter to nobody."""
     return tuple(f"{day}: {text}" for text in texts)
 
 
-def _exchange(groups: Sequence[Sequence[str]], *, within: bool = False) -> Change:
+def exchange(
+    groups: Sequence[Sequence[str]], *, within: bool = False, articles: bool = True
+) -> Change:
     """Return what replaces the first word of the groups that it finds by one of another group.
 
-    With `within`, by another one of its own group. In all texts of a row, so that a pair says as
-    much the same as before.
+    With `within`, by another one of its own group, if there is one. In all texts of a row, so that
+    a pair says as much the same as before. `articles` makes 'a' of 'an' where it has to be.
     """
     home = {word: i for i, group in enumerate(groups) for word in group}
     # Case counts: 'turkish' may be anything, and few write 'diwali'.
@@ -153,8 +159,13 @@ def _exchange(groups: Sequence[Sequence[str]], *, within: bool = False) -> Chang
             return None
         word = match[0]
         others = [w for w in home if (home[w] == home[word]) == within and w != word]
+        if not others:
+            return None
         other = others[generator.integers(len(others))]
-        pattern = re.compile(rf"(?:\b([Aa])n? )?(?<!\w){re.escape(word)}(?!\w)")
+        whole = rf"(?<!\w){re.escape(word)}(?!\w)"
+        if not articles:
+            return tuple(re.sub(whole, lambda _: other, text) for text in texts)
+        pattern = re.compile(rf"(?:\b([Aa])n? )?{whole}")
         return tuple(pattern.sub(lambda m: _with_article(m[1], other), text) for text in texts)
 
     return change
@@ -179,11 +190,11 @@ def _first_of(changes: Sequence[Change]) -> Change:
 def _exchange_names(*, within: bool) -> Change:
     """Return what exchanges names of one gender, which other words of the text may tell of."""
     genders = read_lists().names.values()
-    return _first_of([_exchange(list(names.values()), within=within) for names in genders])
+    return _first_of([exchange(list(names.values()), within=within) for names in genders])
 
 
 def _exchange_words(words: Sequence[str]) -> tuple[Change, None]:
-    return _exchange([[word] for word in words]), None
+    return exchange([[word] for word in words]), None
 
 
 _CHANGES: dict[str, tuple[Change, Change | None]] = {

@@ -42,6 +42,18 @@ def audit(
             "--rows", metavar="N", min=0, help="Dev rows a probe; 0 for plait's own texts alone."
         ),
     ] = 200,
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            "--words", metavar="FILE", help="Words and sentences of yours, in any language (TOML)."
+        ),
+    ] = None,
+    english: Annotated[
+        bool,
+        typer.Option(
+            "--english/--no-english", help="Try plait's own sentences and words, all English."
+        ),
+    ] = True,
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, help="Seed of what is drawn.")
     ] = 0,
@@ -61,8 +73,12 @@ def audit(
     slips, case, punctuation and spaces; both orders of a pair; 'not'; words that change places.
     On sentences of plait's own, and on dev rows. Shown are the part of the answers that change and
     how far they move, from 0 to 1.
+
+    plait's own sentences, and the words it looks for in rows, are English. --words brings yours,
+    and --no-english leaves plait's out.
     """
     import json
+    from contextlib import nullcontext
 
     from plait.cli.display import Display
     from plait.errors import UsageError
@@ -72,23 +88,42 @@ def audit(
     if out is not None and not out.parent.is_dir():
         raise UsageError(f"there is no folder {out.parent} for --out {out.name}")
     with Display() as display:
+        from plait.audit import read_own
+
+        own = None if words is None else read_own(words)
         answerer = load_watched(run, device, display, "probing")
         texts = _read_texts(answerer, task, data, display) if rows else {}
         from plait.audit import FILE
         from plait.audit import audit as probe
+        from plait.training.cards import card_renewed
         from plait.training.checkpoint import write_text
 
-        card = probe(answerer, texts, tasks=task, positive=positive, most=rows, seed=seed)
+        card = probe(
+            answerer,
+            texts,
+            tasks=task,
+            positive=positive,
+            most=rows,
+            seed=seed,
+            own=own,
+            english=english,
+        )
         path = out or run / FILE
         values = {"run": str(run), "model": answerer.identify(), **card.to_json()}
         if out is None:
             values = _with_others(path, values)
         text = json.dumps(values, indent=1, allow_nan=False, ensure_ascii=False)
-        write_text(path, text + "\n")
+        with card_renewed(run) if out is None else nullcontext():
+            write_text(path, text + "\n")
     if as_json:
         typer.echo(text)
         return
     _show(card)
+    if english:
+        typer.echo(
+            "\nplait's own sentences, and the words it looks for in rows, are English: for texts "
+            "in another language, bring yours with --words and leave these out with --no-english."
+        )
     typer.echo(f"\nThe score card, with every interval and more examples, is in {path}.")
 
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from plait.calibration import Fit
 
 
+FEW = 50
+"""Dev rows below which a temperature is noted to hang on chance."""
+
+
 def calibrate(
     run: RunArgument,
     data: DataOption = None,
@@ -49,6 +53,11 @@ def calibrate(
             note=display.note,
         )
         for name, fit in fits.items():
+            if fit.rows < FEW:
+                display.note(
+                    f"{name}: {fit.rows} dev rows are few, and another few could tell quite "
+                    "another temperature"
+                )
             if fit.at_the_limit:
                 display.note(
                     f"the temperature of {name} is at the end of what is tried: dev has too few "

@@ -18,8 +18,9 @@ def card(
     """Print a model's card, or write it again.
 
     It says what the model answers, how well, what it is made of and what its limits are.
-    Training leaves one in the run's folder. This makes it again, for runs that have none or whose
-    folder has got something to add since: calibration.json and audit.json have sections.
+    Training leaves one in the run's folder, and plait calibrate and plait audit add to it what
+    they find; lines that people wrote into it stay. --write makes it again from the folder's
+    files alone, and keeps a card that said something else beside it, as card-TIME.md.
     """
     from plait.card import make_card
     from plait.errors import RunError
@@ -32,7 +33,8 @@ def card(
     if not write:
         typer.echo(text, nl=False)
         return
-    from plait.training.checkpoint import write_text
+    from plait.training.cards import write_card
 
-    write_text(run / "card.md", text)
-    typer.echo(f"The card is in {run / 'card.md'}.")
+    aside = write_card(run, text)
+    kept = "" if aside is None else f" What was there before is in {aside}."
+    typer.echo(f"The card is in {run / 'card.md'}.{kept}")

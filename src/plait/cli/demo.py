@@ -108,7 +108,6 @@ def _command(out: Path, encoder: str | None) -> str:
 
 def _check_folder(folder: RunFolder, config: RunConfig) -> bool:
     """Say whether there is a demo to go on with; refuse a folder that holds anything else."""
-    from plait.config import differences
     from plait.errors import RecipeError, RunError
 
     remedy = "train beside it with `plait demo --again`, or name another folder with --out"
@@ -120,7 +119,7 @@ def _check_folder(folder: RunFolder, config: RunConfig) -> bool:
     if not folder.recipe.is_file():
         raise RunError(f"{folder.path} is there already and is no run of plait; {remedy}")
     try:
-        changed = differences(folder.read_config(), config)
+        changed = folder.find_changes(config)
     except RecipeError:
         changed = ["it was made by another version of plait"]
     if changed:

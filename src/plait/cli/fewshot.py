@@ -55,6 +55,8 @@ def fewshot(
     standard deviation over the draws, for the encoder that the run began with (raw), the run's,
     and those of other runs. Unless the file or -o says otherwise, a trial has 20 epochs in
     batches of 8 at lr 5e-5 (heads 1e-3), with warm-up and linear decay.
+
+    Ctrl-C keeps the trials that are done, and the same command goes on with them.
     """
     numbers = _read_shots(shots)
     from plait.cli.display import Display

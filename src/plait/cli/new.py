@@ -128,6 +128,11 @@ def _show(draft: Draft) -> None:
     from plait.cli.display import make_console, print_table, shorten
 
     console = make_console()
+    # First what is missing below, which else would be looked for there.
+    for sentence in draft.left_out:
+        console.print(f"note: left out: {sentence}")
+    if draft.left_out:
+        console.print()
     if len(draft.tasks) > MOST_EXPLAINED:
         rows = [["task", "kind", "text", "label", "train", "dev", "test"]]
         for task in draft.tasks:
@@ -143,7 +148,6 @@ def _show(draft: Draft) -> None:
                 rows.append([task.name, what, shorten(guess.value, 60), guess.why])
         print_table(console, rows, num_words=4)
     notes = [f"{task.name}: {note}" for task in draft.tasks for note in task.notes]
-    notes += [f"left out: {sentence}" for sentence in draft.left_out]
     if notes:
         console.print()
     for note in notes:
@@ -156,7 +160,8 @@ def _tell_next(folder: Path, written: list[Path]) -> None:
     import tomllib
 
     recipe = written[0]
-    made = f", and {len(written) - 1} files in {folder / 'data'}" if written[1:] else ""
+    count = len(written) - 1
+    made = f", and {count} file{'' if count == 1 else 's'} in {folder / 'data'}" if count else ""
     typer.echo(f"\nThe recipe is {recipe}{made}. Try next:")
     words = [str(recipe)]
     root = tomllib.loads(recipe.read_text(encoding="utf-8")).get("data", {}).get("root")

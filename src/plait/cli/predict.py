@@ -384,7 +384,8 @@ def _from_arguments(texts: list[str], width: int) -> list[tuple[str, ...]]:
     from plait.errors import UsageError
 
     if len(texts) % width:
-        raise UsageError(f"this task takes texts two by two, and {len(texts)} were given")
+        count = f"{len(texts)} {'was' if len(texts) == 1 else 'were'} given"
+        raise UsageError(f"this task takes texts two by two, and {count}")
     if not all(text.strip() for text in texts):
         raise UsageError("one of the texts is empty")
     return [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]

@@ -69,7 +69,7 @@ def _read(
     recipes: Sequence[str], out: Path, overrides: Sequence[str], profile: str | None
 ) -> dict[str, tuple[RunConfig, Path]]:
     """Read all recipes before the first is trained; refuse two that would share a folder."""
-    from plait.config import differences, lists_members, read_recipe
+    from plait.config import lists_members, read_recipe
     from plait.errors import RunError, UsageError
     from plait.training.folder import RunFolder
 
@@ -85,7 +85,7 @@ def _read(
                 "would be in the same folder"
             )
         folder = RunFolder(out / name)
-        if folder.scores.exists() and (changed := differences(folder.read_config(), config)):
+        if folder.scores.exists() and (changed := folder.find_changes(config)):
             raise RunError(
                 f"{folder.path} was trained with another recipe ({'; '.join(changed[:3])}); choose "
                 "another --out"

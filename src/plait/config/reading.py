@@ -148,6 +148,11 @@ def _find(recipe: str, beside: Path | None) -> tuple[str, str, Path | None]:
             raise RecipeError(f"cannot read {path}: {error}") from error
     packaged = resources.files("plait") / "recipes" / f"{recipe}.toml"
     if not packaged.is_file():
+        if Path(recipe).is_file():
+            raise RecipeError(
+                f"{recipe} is no recipe, which ends in .toml; if it is a data file, "
+                f"`plait new DIR {recipe}` drafts one"
+            )
         raise RecipeError(
             f"there is no recipe {recipe!r}{suggest(recipe, list_recipes())} "
             "(see `plait list recipes`; one of your own is named by its path, ending in .toml)"

@@ -121,6 +121,7 @@ class RecordFile:
         self.path, self.taken = path, frozenset(taken)
         """`taken` are names that rows must not have, since something else is to be called so."""
         self.source = open_source(path, separator=separator, quoting=quoting)
+        self.source.remedy = "; --column (from Python, text) names those to read"
         self.columns = Columns(tuple(dict.fromkeys(text)), whole=True)
         named = set(self.source.names())
         self.number_name = None if named & set(ids) else "id"

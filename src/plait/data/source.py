@@ -128,6 +128,8 @@ class Source(ABC):
 
     def __init__(self, path: Path):
         self.path = path
+        self.remedy = ""
+        """What the user can do where a column is not there."""
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -169,5 +171,6 @@ class Source(ABC):
             shown = ", ".join(repr(c[:60]) for c in there)
             alone = "; is the separator right?" if len(there) == 1 and not near else ""
             raise DataError(
-                f"there is no column {name!r}; the file has {shown}{near}{alone}", path=self.path
+                f"there is no column {name!r}; the file has {shown}{near}{alone}{self.remedy}",
+                path=self.path,
             )

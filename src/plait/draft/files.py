@@ -142,6 +142,8 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
     encoding = reading.encoding or _guess_encoding(sample)
     notes = [] if encoding == "utf-8" else [f"read as {encoding}: it is not UTF-8"]
     text = _decode(sample, encoding, path)
+    if "\0" in text:
+        raise DataError("it is no text file; a spreadsheet is first saved as CSV", path=path)
     if kind == "jsonl":
         copied = path if encoding == "utf-8" else _copy(path, scratch, encoding, "")
         columns, more = _read_columns(open_source(copied))

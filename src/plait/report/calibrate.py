@@ -9,6 +9,7 @@ from plait.calibration import FILE, KINDS, Fit, fit, write_calibration
 from plait.ensemble import is_ensemble
 from plait.errors import RunError, UsageError
 from plait.report.answers import answer_dev
+from plait.training.cards import card_renewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ def calibrate(
     if not told:
         raise UsageError(
             f"{folder} has no task of classes, or of yes and no, with dev files; "
-            "only probabilities can be calibrated"
+            "only probabilities of those are calibrated"
         )
     if small := [name for name, task in told.items() if len(task.labels) < 2]:
         raise UsageError(f"task {small[0]!r} has too few dev rows to be calibrated on")
@@ -57,7 +58,8 @@ def calibrate(
             f"{FEWEST} wrong answers at least"
         )
     fits = {name: fit(task.labels, task.uncalibrated) for name, task in told.items()}
-    write_calibration(folder, model.identify(), fits)
+    with card_renewed(folder):
+        write_calibration(folder, model.identify(), fits)
     return fits
 
 
@@ -67,5 +69,7 @@ def undo(run: str | Path) -> bool:
     if not is_ensemble(folder) and not (folder / "recipe.toml").is_file():
         raise RunError(f"there is no run at {folder}")
     there = (folder / FILE).is_file()
-    (folder / FILE).unlink(missing_ok=True)
+    if there:
+        with card_renewed(folder):
+            (folder / FILE).unlink(missing_ok=True)
     return there

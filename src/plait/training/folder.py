@@ -23,6 +23,7 @@ import os
 import platform
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
@@ -35,7 +36,6 @@ from plait.training.checkpoint import atomic_path, remove_leftovers, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from plait.training.build import Parts
 
@@ -82,6 +82,11 @@ class RunFolder:
         return self.path / "card.md"
 
     @property
+    def calibration(self) -> Path:
+        """Temperatures of the probabilities, where somebody calibrated them."""
+        return self.path / "calibration.json"
+
+    @property
     def info(self) -> Path:
         """What the run was made with."""
         return self.path / "run.json"
@@ -112,6 +117,19 @@ class RunFolder:
             raise RunError(f"{self.path} is not a run: {(found or ['it has no recipe.toml'])[0]}")
         return read_resolved(self.recipe)
 
+    def find_changes(self, config: RunConfig) -> list[str]:
+        """List what a recipe says otherwise than the run's own; another spelling is no change."""
+        known = self.read_config()
+        if config.start is not None and known.start is not None:
+            info = self.read_json(self.info) if self.info.is_file() else {}
+            # The recipe's is as seen from where the run was begun, which may be elsewhere.
+            begun = info.get("start", {}).get("run", known.start.run)
+            alike = {Path(run).resolve() for run in (begun, known.start.run)}
+            if Path(config.start.run).resolve() in alike:
+                start = config.start.model_copy(update={"run": known.start.run})
+                config = config.model_copy(update={"start": start})
+        return differences(known, config)
+
     def read_json(self, path: Path) -> dict[str, Any]:
         """Read one of the run's JSON files."""
         try:
@@ -139,7 +157,7 @@ def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -
         raise RunError(f"there is no run at {path} to resume; leave out --resume to start one")
     if folder.info.is_file() and "averaged" in folder.read_json(folder.info):
         raise RunError(f"{path} is an average of runs, which cannot be trained on")
-    changed = differences(folder.read_config(), config)
+    changed = folder.find_changes(config)
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise RunError(

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from plait.card import make_card
 from plait.data import SplitName
 from plait.distributed import ALONE
 from plait.errors import Interrupted, RunError
@@ -30,6 +29,7 @@ from plait.training.build import (
     load_data,
     load_named_texts,
 )
+from plait.training.cards import card_renewed
 from plait.training.checkpoint import (
     disk_full_told,
     load_checkpoint,
@@ -156,7 +156,10 @@ def _own_stream(device: torch.device) -> AbstractContextManager[object]:
 
 
 def _read_state(folder: RunFolder) -> TrainState:
-    return load_state(folder.checkpoint) if folder.checkpoint.exists() else TrainState()
+    if folder.checkpoint.exists():
+        return load_state(folder.checkpoint)
+    # Of a finished run the checkpoint may have been deleted; it is not to be trained once more.
+    return TrainState(finished=folder.scores.exists() and folder.weights.exists())
 
 
 class _Session:
@@ -251,7 +254,7 @@ class _Session:
                 tasks=dict.fromkeys(names),
                 progress=progress,
             )
-        told += start.notes(config) if start else []
+        told += start.notes(config, self.folder.path) if start else []
         told += note_held_out(find_missing(config, root), count_held_out(config, data))
         for note in [*told, *note_data(self.parts, data["train"], data["dev"])]:
             self.tell("note", note)
@@ -474,8 +477,8 @@ class _Session:
             finite = {n: v if math.isfinite(v) else None for n, v in state.before.items()}
             result["before"] = finite
         if self.team.leads:
-            write_text(folder.scores, json.dumps(result, indent=1))
-            write_text(folder.card, make_card(folder.path))
+            with card_renewed(folder.path):
+                write_text(folder.scores, json.dumps(result, indent=1))
         state.finished = True
         self.clock = time.monotonic()
         self._save(None)

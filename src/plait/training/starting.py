@@ -95,9 +95,14 @@ class Start:
             )
         model.load_state_dict({**own, **{name: weights[name] for name in wanted}})
 
-    def notes(self, config: RunConfig) -> list[str]:
-        """Say which tasks begin anew though the run has one of their name."""
+    def notes(self, config: RunConfig, out: Path) -> list[str]:
+        """Say what of the run is left behind: a calibration, heads of tasks that changed."""
         told = []
+        if not self.is_resumed and self.folder.calibration.is_file() and self.taken_over(config):
+            told.append(
+                f"the calibration of {self.folder.path} belongs to its model, not to this one, and "
+                f"is left behind; once trained, `plait calibrate {out}` fits one"
+            )
         for name, task in config.tasks.items():
             if name in self.tasks and (changed := changes(self.tasks[name], task)):
                 told.append(

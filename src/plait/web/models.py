@@ -86,6 +86,7 @@ def _tell(model: Answerer, answer: Prediction) -> dict[str, Any]:
         told |= {"confidence": _finite(answer.confidence), "probabilities": probabilities}
     if isinstance(answer.value, tuple):
         told["labels"] = list(answer.words)
+        told["label_probabilities"] = [_finite(p) for p in answer.word_probabilities]
     return told
 
 

@@ -74,13 +74,19 @@ class Answer(BaseModel):
     )
     label: str = Field(description="The same in words; a score with two decimals.")
     confidence: float | None = Field(
-        None, description="Probability of the answer given. Not for scores."
+        None,
+        description="Probability that the whole answer is right: of labels, that these hold and no "
+        "others. Not for scores.",
     )
     probabilities: dict[str, float | None] | None = Field(
-        None, description="By label. Not for scores."
+        None,
+        description="By label; where any number can hold, each has its own. Not for scores.",
     )
     labels: list[str] | None = Field(
         None, description="The labels that hold, where any number of them can."
+    )
+    label_probabilities: list[float | None] | None = Field(
+        None, description="Each of those labels' own probability, in their order."
     )
 
 

@@ -214,6 +214,23 @@ def test_a_dropped_file_comes_back_with_answers(tabs, address):
     assert [row["predicted_mood_label"] for row in found[150:]] == ["", ""]
 
 
+def test_a_file_of_texts_with_several_labels(tabs, address):
+    page = tabs.open(f"{address}/#/file")
+    page.get_by_label("or paste its rows").fill(f"text\tx\n{TEXT}\t1\nthe book was .\t2")
+    page.get_by_role("button", name="Use what is pasted").click()
+    page.get_by_label("Run", exact=True).select_option("labels")
+    page.get_by_role("button", name="Answer 2 rows").click()
+    page.get_by_role("link", name="Download").wait_for()
+    table = page.locator("table").last
+    header = table.locator("th").all_inner_texts()
+    assert header[2:] == ["signs", "signs_label", "signs_confidence", "signs_label_probabilities"]
+    answer = ask(address, "labels", TEXT)["signs"]
+    cells = table.locator("td").all_inner_texts()[: len(header)]
+    assert cells[3] == ";".join(answer["labels"])
+    each = [float(p) for p in cells[5].split(";") if p]
+    assert each == pytest.approx([answer["probabilities"][w] for w in answer["labels"]], abs=1e-4)
+
+
 def test_pasted_pairs(tabs, address):
     page = tabs.open(f"{address}/#/file")
     pasted = "b\ta\n" + "\n".join(f"{two}\t{one}" for one, two in [PAIR] * 3)

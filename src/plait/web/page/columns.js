@@ -29,14 +29,17 @@ export class AnswerTable {
 }
 
 function columnsOf(task, name) {
-  return task.kind === "score" ? [name] : [name, `${name}_label`, `${name}_confidence`];
+  if (task.kind === "score") return [name];
+  const several = task.kind === "labels" ? [`${name}_label_probabilities`] : [];
+  return [name, `${name}_label`, `${name}_confidence`, ...several];
 }
 
 function cellsOf(task, answer) {
   if (task.kind === "score") return [shorten(answer.value)];
-  const isSeveral = Array.isArray(answer.value);
-  const value = isSeveral ? answer.value.join(";") : answer.value;
-  return [value, isSeveral ? answer.labels.join(";") : answer.label, shorten(answer.confidence)];
+  if (task.kind !== "labels") return [answer.value, answer.label, shorten(answer.confidence)];
+  const each = answer.label_probabilities.map(shorten);
+  const joined = [answer.value, answer.labels, each].map((several) => several.join(";"));
+  return [joined[0], joined[1], shorten(answer.confidence), joined[2]];
 }
 
 // Digits beyond the sixth depend on what a row was answered together with.

@@ -1,4 +1,4 @@
-"""A task that a run never saw becomes figures: how well its encoder learns it from few examples.
+"""A task file and some runs become figures: trials, each a fine-tuning on a few rows and a score.
 
 Each trial draws some training rows, puts a fresh head on a copy of an encoder, fine-tunes both
 for a fixed time and scores dev, which nothing is trained on or chosen by. The encoder that the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ import torch
 from plait.config.reading import read_chain, resolve
 from plait.config.tables import merge
 from plait.data import Tokenizer
-from plait.errors import UsageError
+from plait.errors import Interrupted, UsageError
 from plait.evaluate import Scorer, score_baseline
+from plait.fewshot.journal import Journal, hash_encoder
 from plait.model.encoder import load_encoder
 from plait.model.sources import find_encoder
 from plait.predict import Predictor
@@ -34,11 +36,12 @@ from plait.training.build import (
     choose_precision,
     load_data,
 )
+from plait.training.checkpoint import hash_file
 from plait.training.loop import TrainState, run_stage, seed_everything, task_seed
 from plait.training.stages import build_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -140,6 +143,11 @@ class _Contender:
     config: EncoderConfig
     tokenizer: Tokenizer
 
+    def identify(self, split: Mapping[str, Dataset]) -> str:
+        """Name it by its weights, its settings, and the rows as it reads them."""
+        rows = [dataset.key for dataset in split.values()]
+        return hash_encoder(self.encoder, self.config.model_dump_json(), *rows)
+
 
 def measure_few_shot(
     run: Path | str,
@@ -158,7 +166,8 @@ def measure_few_shot(
 
     `task_file` is a recipe with one task and, if wanted, [train] settings over SETTINGS;
     `overrides` come last. The rows of a draw follow from the seed and the draw alone: those of
-    fewer shots are among those of more, and every encoder gets the same.
+    fewer shots are among those of more, and every encoder gets the same. Where it is stopped,
+    trials that are done are kept, and the same call goes on with them.
     """
     config = read_task(task_file, overrides)
     (name,) = config.tasks
@@ -168,23 +177,38 @@ def measure_few_shot(
     tasks = build_tasks(config)
     _check_shots(shots, draws, tasks[name].spec, name, len(split["train"]))
     baseline = score_baseline(tasks, {name: split["train"]}, {name: split["dev"]})
-    found: dict[str, list[Figures]] = {}
+    journal = Journal(
+        {
+            "recipe": config.model_dump(mode="json"),
+            "plugins": [hash_file(Path(plugin)) for plugin in config.plugins],
+            "device": [place.type, torch.get_num_threads()],
+        }
+    )
     total = len(contenders) * len(shots) * draws
-    count = 0
-    for contender in contenders:
-        split = _load(contender, config, data, progress)
-        labels = split["train"].labels
-        assert labels is not None
-        figures: dict[int, list[float]] = {number: [] for number in shots}
-        for draw in range(draws):
-            generator = np.random.default_rng([config.seed, task_seed(name), draw])
-            order = draw_rows(tasks[name].spec, labels.numpy(), max(shots), generator)
-            for number in shots:
-                count += 1
-                trial = _Trial(contender, config, tasks, place, f"({count}/{total})", progress)
-                chosen = split["train"].select(order[:number].tolist())
-                figures[number].append(trial.run(draw, chosen, split["dev"]))
-        found[contender.name] = [Figures(number, tuple(figures[number])) for number in shots]
+    if journal.num_kept and note is not None:
+        note(f"going on with {journal.tell()} finished before this was stopped")
+    found: dict[str, list[Figures]] = {}
+    numbers = count(1)
+    try:
+        for contender in contenders:
+            split = _load(contender, config, data, progress)
+            identity = contender.identify(split)
+            figures: dict[int, list[float]] = {number: [] for number in shots}
+            for draw, number in product(range(draws), shots):
+                key, where = (identity, number, draw), f"({next(numbers)}/{total})"
+                if key not in journal.figures:
+                    trial = _Trial(contender, config, tasks, place, where, progress)
+                    order = _draw(config, tasks[name].spec, split["train"], max(shots), draw)
+                    chosen = split["train"].select(order[:number].tolist())
+                    journal.add(key, trial.run(draw, chosen, split["dev"]))
+                figures[number].append(journal.figures[key])
+            found[contender.name] = [Figures(number, tuple(figures[number])) for number in shots]
+    except KeyboardInterrupt:
+        if not journal.num_kept:
+            raise Interrupted("stopped before a trial was finished; nothing is kept") from None
+        kept = f"stopped with {journal.tell()} of {total} finished and kept"
+        raise Interrupted(f"{kept}; the same command goes on from there") from None
+    journal.remove()
     return FewShot(
         task=name,
         metric=tasks[name].metric,
@@ -244,6 +268,15 @@ def draw_rows(
         if len(drawn) >= count:
             break
     return np.array(list(drawn)[:count], dtype=np.int64)
+
+
+def _draw(
+    config: RunConfig, spec: TaskSpec, train: Dataset, count: int, draw: int
+) -> NDArray[np.int64]:
+    (name,) = config.tasks
+    assert train.labels is not None
+    generator = np.random.default_rng([config.seed, task_seed(name), draw])
+    return draw_rows(spec, train.labels.numpy(), count, generator)
 
 
 def _check_shots(
