@@ -424,3 +424,11 @@ def test_settings_without_a_name_are_those_of_the_default_part(tmp_path):
     config = read_recipe(recipe, ["train.schedule.together=true", "tasks.x.head.dropout=0.4"])
     assert config.train.schedule == {"name": "round-robin", "together": True}
     assert config.tasks["x"].head == {"name": "linear", "dropout": 0.4}
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test", "unlabelled"])
+def test_settings_beside_a_file_that_was_named_by_one_word(tmp_path, split):
+    recipe = tmp_path / "a.toml"
+    recipe.write_text(f'name = "a"\n[tasks.x]\nkind = "score"\ntext = "t"\n{split} = "x.csv"\n')
+    (file,) = getattr(read_recipe(recipe, [f"tasks.x.{split}.count=3"]).tasks["x"], split)
+    assert (file.path, file.count) == ("x.csv", 3)
