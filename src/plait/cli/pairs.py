@@ -96,6 +96,6 @@ def pairs(
         f"that a file has, {made.held_out:,} texts that dev or test has"
     )
     typer.echo(
-        f'To train on them: unlabelled = {{ path = "{out.resolve()}", id = "" }} in '
-        f"[tasks.{task}] of a recipe that distils (docs/how-to/distill.md)"
+        f'To train on them: unlabelled = "{out.resolve()}" in [tasks.{task}] of a recipe that '
+        "distils (docs/how-to/distill.md)"
     )
