@@ -126,7 +126,9 @@ def test_its_answer_is_their_label(run, recipe, teacher):
 def test_a_label_holds_from_the_threshold_on(recipe):
     """As everywhere; a vote of members may come to the threshold itself."""
     tokenizer = find_tokenizer(read_recipe(recipe))
-    known, more = (Dataset.from_texts([(t,)], tokenizer, 16) for t in ("a film", "a book"))
+    known, more = (
+        replace(Dataset.from_texts([(text,)], tokenizer, 16), key=text) for text in ("one", "two")
+    )
     spec = TaskSpec(kind="labels", labels=("x", "y", "z"), text=("text",), threshold=0.25)
     answers = torch.tensor([[0.5, 0.5, 0.5], [0.125, 0.25, 0.375]])
     found = _add_answers(replace(known, labels=torch.zeros(1, 3)), more, answers, spec)
