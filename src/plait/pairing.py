@@ -48,6 +48,8 @@ class Pairs:
     """Training texts left out, since dev or test has them."""
     known: int
     """Pairs left out, since a training file, dev or test has them."""
+    missing: tuple[str, ...] = ()
+    """Dev and test files that are not there, whose texts could not be left out."""
 
 
 def find_pairs(
@@ -105,6 +107,7 @@ def find_pairs(
         len(texts),
         int((~own).sum()),
         int(known.sum()),
+        held_out.missing,
     )
 
 

@@ -79,6 +79,8 @@ def pairs(
             reading=display.reading,
             progress=display.work,
         )
+        for path in made.missing:
+            display.note(f"{path} is not there, so its texts cannot be left out")
         columns = zip(*made.texts, strict=True) if made.texts else ((), ())
         names = config.tasks[task].text
         table = {name: pa.array(c, pa.string()) for name, c in zip(names, columns, strict=True)}
