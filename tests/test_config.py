@@ -431,3 +431,11 @@ def test_a_data_file_is_no_recipe(tmp_path):
     path.write_text("text,label\n", encoding="utf-8")
     with pytest.raises(RecipeError, match=r"is no recipe, .* `plait new DIR .*rows\.csv` drafts"):
         read_recipe(str(path))
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test", "unlabelled"])
+def test_settings_beside_a_file_that_was_named_by_one_word(tmp_path, split):
+    recipe = tmp_path / "a.toml"
+    recipe.write_text(f'name = "a"\n[tasks.x]\nkind = "score"\ntext = "t"\n{split} = "x.csv"\n')
+    (file,) = getattr(read_recipe(recipe, [f"tasks.x.{split}.count=3"]).tasks["x"], split)
+    assert (file.path, file.count) == ("x.csv", 3)

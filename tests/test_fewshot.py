@@ -150,6 +150,17 @@ def test_the_same_run_twice_gives_the_same_figures(tiny_run, task_file, tmp_path
     assert found.encoders[str(other)] == found.encoders[str(tiny_run)]
 
 
+@pytest.mark.parametrize("split", ["train", "unlabelled"])
+def test_a_run_that_had_the_rows_is_named(tiny_run, task_file, tmp_path, split):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    recipe = run / "recipe.toml"
+    text = recipe.read_text(encoding="utf-8")
+    recipe.write_text(text.replace(f"{split} = [", f"{split} = ['topic-train.csv',", 1), "utf-8")
+    told = []
+    measure(run, task_file, (4,), draws=1, note=told.append)
+    assert any("names topic-train.csv too" in note for note in told), told
+
+
 def test_dev_changes_no_training(tiny_run, task_file, monkeypatch):
     """Whatever is trained on came out of train: dev is scored once a trial, at its end."""
     scored = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -80,6 +81,16 @@ def test_a_text_that_dev_has_is_in_no_pair(recipe):
     found = find_pairs(read_recipe(recipe), "same", neighbours=40)
     assert not any(dev[0]["a"] in normal(pair) or spoilt in pair for pair in found.texts)
     assert found.held_out > 0
+
+
+def test_a_pair_that_a_file_has_is_not_new_though_it_is_not_drawn(recipe):
+    texts = ["a plain film", "the sad song", "one good book", "this dull meal"]
+    row = read(recipe.parent / "same-train.csv")[0]
+    rows = [{**row, "a": a, "b": b} for a, b in combinations(texts, 2)]
+    write(recipe.parent / "same-train.csv", [{**r, "id": str(i)} for i, r in enumerate(rows)])
+    for drawn in ("tasks.same.count=3", "tasks.same.train={path='same-train.csv', count=3}"):
+        found = find_pairs(read_recipe(recipe, [drawn]), "same")
+        assert (found.texts, found.num_texts > 2) == ([], True)
 
 
 def test_a_number_of_them_is_drawn_by_the_seed(recipe):

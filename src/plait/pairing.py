@@ -16,17 +16,20 @@ from torch.nn import functional as F
 
 from plait.check.embedding import Embedder
 from plait.data import find_held_out, find_root
-from plait.data.fingerprints import is_among, join_keys, text_keys
+from plait.data.fingerprints import fingerprint, is_among, join_keys, text_keys
+from plait.data.heldout import read_bare
 from plait.errors import DataError, UsageError
 from plait.training.build import load_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import numpy.typing as npt
     from torch import Tensor
 
     from plait.config import RunConfig
+    from plait.data.fingerprints import Hashes
 
     Progress = Callable[[str, int, int], None]
     """Called with what is done, how much of it, and how much there is."""
@@ -48,6 +51,8 @@ class Pairs:
     """Training texts left out, since dev or test has them."""
     known: int
     """Pairs left out, since a training file, dev or test has them."""
+    missing: tuple[str, ...] = ()
+    """Dev and test files that are not there, whose texts could not be left out."""
 
 
 def find_pairs(
@@ -83,7 +88,8 @@ def find_pairs(
     keys, first = np.unique(text_keys(every), return_index=True)
     order = np.argsort(first)  # as they stand in the files
     keys, first = keys[order], first[order]
-    held_out = find_held_out(config, find_root(config.data, data))
+    root = find_root(config.data, data)
+    held_out = find_held_out(config, root)
     own = ~is_among(keys, held_out.texts)
     texts, keys = every.take(first[own]).to_pylist(), keys[own]
     if len(texts) < 2:
@@ -93,7 +99,7 @@ def find_pairs(
     fitting = similarity >= least
     one, other, similarity = one[fitting], other[fitting], similarity[fitting]
     prints = join_keys(keys[one], keys[other])
-    known = is_among(prints, np.sort(rows.fingerprints)) | is_among(prints, held_out.pairs)
+    known = is_among(prints, _find_known(config, task, root)) | is_among(prints, held_out.pairs)
     chosen = np.flatnonzero(~known)
     if count is not None and len(chosen) > count:
         drawn = np.random.default_rng(config.seed).choice(len(chosen), count, replace=False)
@@ -105,7 +111,16 @@ def find_pairs(
         len(texts),
         int((~own).sum()),
         int(known.sum()),
+        held_out.missing,
     )
+
+
+def _find_known(config: RunConfig, task: str, root: Path | None) -> Hashes:
+    """Return the fingerprints of all pairs of the training files, drawn or not, rising."""
+    spec = config.tasks[task]
+    readings = (read_bare(task, spec, "train", file, root, config.seed) for file in spec.train)
+    found = [fingerprint(rows.texts) for reading in readings for rows in reading.rows()]
+    return np.unique(np.concatenate(found))
 
 
 def _find_nearest(

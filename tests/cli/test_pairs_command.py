@@ -44,6 +44,14 @@ def test_one_task_of_pairs_needs_no_name(plait, recipe, tmp_path):
     assert plait("pairs", recipe, "--out", tmp_path / "p.csv").code == 0
 
 
+def test_a_test_file_that_is_not_there_is_told(plait, recipe, tmp_path):
+    """Nobody can say which texts it has."""
+    gone = ["-o", "tasks.near.test='gone.csv'"]
+    done = plait("pairs", recipe, "--task", "same", "--out", tmp_path / "p.csv", *gone)
+    assert done.code == 0, done.err
+    assert "gone.csv is not there, so its texts cannot be left out" in done.out + done.err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

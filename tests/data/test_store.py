@@ -114,6 +114,25 @@ def test_unlabelled(load: Load) -> None:
     assert load(task={"label": None}, labelled=False).labels is None
 
 
+def test_joined_is_as_read_from_one_file_after_the_other(load: Load) -> None:
+    one = load()
+    joined = one.join(one)
+    assert joined.ids[2:4] == ["r3", "r1"]
+    assert same(joined, load({"train": ({"path": "data.csv"}, {"path": "data.csv"})}))
+    assert [place.number for place in joined.find_places([4, 0])] == [3, 2]
+
+
+def test_joined_tokens_are_kept_in_the_cache(load: Load) -> None:
+    """They might not fit into memory."""
+    one = load()
+    joined = one.join(one)
+    (entry,) = set(entries()) - {cache_root() / "tokens" / one.key}
+    kept = np.load(entry / "text1_ids.npy")
+    assert np.array_equal(kept, joined.tokens[1].ids.numpy())
+    assert same(one.join(one), joined)
+    assert len(entries()) == 2
+
+
 def test_second_start_does_not_parse(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load()
     monkeypatch.setattr("plait.data.split.open_source", no_reading)

@@ -34,7 +34,7 @@ def test_parcels_hold_a_workers_own_rows(parts, monkeypatch, task, is_resident):
     memory = 10**9 if is_resident else 0
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (memory, memory))
     train = load_data(parts.config, parts.tokenizer, "train")
-    objective = stages._find_objectives(parts, 0, train, {}, {})[task]
+    objective = stages._find_objectives(parts, 0, train, {}, {}, {})[task]
     rows = torch.tensor([5, 2, 9, 0, 7])
     whole = objective.make(rows)
     shares = [slice(0, 3), slice(3, 5)]

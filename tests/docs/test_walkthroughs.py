@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,9 +61,9 @@ class Walk:
 
     def type(self, command: Command) -> None:
         """Run one command; one that the page shows failing must fail in the same words."""
-        extra = self.overrides if command.words[0] in ("train", "check") else []
+        extra = self.overrides if command.words[0] in ("train", "check", "pairs") else []
         with pytest.raises(SystemExit) as ended:
-            main([*command.words, *extra])
+            main([*map(os.path.expanduser, command.words), *extra])  # as a shell does
         said = self.capsys.readouterr()
         if command.shown.startswith("plait: "):
             assert ended.value.code == 2, command
@@ -139,6 +140,15 @@ def test_a_task_is_added(walk):
     texts = ["What a fine day."]
     assert old.predict("sentiment", texts) == new.predict("sentiment", texts)
     assert set(new.tasks) - set(old.tasks) == {"urgent"}
+
+
+def test_distilling(walk, monkeypatch):
+    """Of the page's three runs, each takes a few updates here."""
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    walk.overrides += ["-o", "train.max_steps=4"]
+    walk.run(ROOT / "docs" / "how-to" / "distill.md")
+    facts = json.loads(Path("runs/more/run.json").read_text(encoding="utf-8"))["data"]
+    assert facts["unlabelled"]["paraphrase"]["rows"] > 100
 
 
 def test_the_recipe_of_the_readme(walk):

@@ -5,20 +5,26 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import plait
 from plait.check import check_recipe
 from plait.config import read_recipe
+from plait.data import Dataset
 from plait.ensemble import make_ensemble
 from plait.errors import DataError, RecipeError
+from plait.pretrain.distill import _add_answers
 from plait.training.amounts import Amounts
 from plait.training.build import load_data
+from plait.training.listeners import Listener
 from plait.training.plan import plan_run
 from plait.training.starting import find_tokenizer
+from plait.types import TaskSpec
 
 TEXTS = {
     "mood": ("text",),
@@ -50,6 +56,16 @@ def write(path, rows):
         writer.writerows(rows)
 
 
+class Notes(Listener):
+    """Remembers what it was told."""
+
+    def __init__(self):
+        self.told = []
+
+    def note(self, text):
+        self.told.append(text)
+
+
 @pytest.fixture
 def run(recipe, tmp_path):
     def start(out, *overrides, **options):
@@ -63,7 +79,7 @@ def teacher(run):
     return run("teacher")
 
 
-MORE = [f"tasks.{task}.unlabelled={{path='{task}-more.csv', id=''}}" for task in TEXTS]
+MORE = [f"tasks.{task}.unlabelled='{task}-more.csv'" for task in TEXTS]
 
 
 def distill(teacher, weight=0.5):
@@ -107,6 +123,18 @@ def test_its_answer_is_their_label(run, recipe, teacher):
         np.testing.assert_allclose(found[name].numpy(), tensor.numpy(), atol=2e-4, err_msg=name)
 
 
+def test_a_label_holds_from_the_threshold_on(recipe):
+    """As everywhere; a vote of members may come to the threshold itself."""
+    tokenizer = find_tokenizer(read_recipe(recipe))
+    known, more = (
+        replace(Dataset.from_texts([(text,)], tokenizer, 16), key=text) for text in ("one", "two")
+    )
+    spec = TaskSpec(kind="labels", labels=("x", "y", "z"), text=("text",), threshold=0.25)
+    answers = torch.tensor([[0.5, 0.5, 0.5], [0.125, 0.25, 0.375]])
+    found = _add_answers(replace(known, labels=torch.zeros(1, 3)), more, answers, spec)
+    assert found.labels[1].tolist() == [0, 1, 1, 0.125, 0.25, 0.375]
+
+
 def test_an_ensemble_answers_too(run, teacher, tmp_path):
     both = make_ensemble([teacher, run("second", "seed=3")], tmp_path / "both", "mean")
     student = run("student", "train.epochs=1", MORE[0], *distill(both))
@@ -119,15 +147,43 @@ def test_a_row_that_dev_has_is_left_out(run, recipe, teacher):
     path, dev = recipe.parent / "same-more.csv", read(recipe.parent / "same-dev.csv")
     turned = {"a": dev[0]["b"].upper(), "b": dev[0]["a"]}
     write(path, [turned, {"a": "a new one", "b": "and another"}])
-    student = run("student", "train.epochs=1", MORE[1], *distill(teacher))
+    notes = Notes()
+    student = run("student", "train.epochs=1", MORE[1], *distill(teacher), listeners=[notes])
+    assert "same-more.csv: 2 rows, 1 left out, which dev or test has" in notes.told
     facts = json.loads((student / "run.json").read_text())["data"]["unlabelled"]["same"]
     assert (facts["rows"], facts["held_out_rows"]) == (1, 1)
     assert "1 training rows that dev or test has are left out" in (student / "card.md").read_text()
 
 
+def test_a_test_file_that_is_not_there_is_told(run, recipe, teacher):
+    """Its rows cannot be kept out."""
+    notes = Notes()
+    gone = "tasks.same.test='gone.csv'"
+    run("student", "train.epochs=1", MORE[1], gone, *distill(teacher), listeners=[notes])
+    assert "gone.csv is not there, so its rows cannot be kept out of training" in notes.told
+
+
+def test_a_row_that_is_skipped_is_told(run, recipe, teacher):
+    path = recipe.parent / "mood-more.csv"
+    path.write_text(path.read_text("utf-8") + '""\n', "utf-8")
+    notes = Notes()
+    skip = "data.bad_rows='skip'"
+    run("student", "train.epochs=1", skip, *MORE, *distill(teacher), listeners=[notes])
+    assert any("mood-more.csv" in note and "empty" in note for note in notes.told), notes.told
+
+
+def test_a_run_that_starts_from_the_student_needs_no_teacher(run, recipe, teacher):
+    student = run("student", "train.epochs=1", *MORE, *distill(teacher))
+    path = recipe.parent / "on.toml"
+    path.write_text(f"name = 'on'\nstart = '{student}'\n[tasks.mood]\n[train]\nepochs = 1\n")
+    config = read_recipe(path)
+    assert config.tasks["mood"].train
+    assert not any(task.unlabelled for task in config.tasks.values())
+    plait.train(config, recipe.parent / "on")
+
+
 def test_a_resumed_run_knows_them(run, teacher):
     from plait.errors import Interrupted
-    from plait.training.listeners import Listener
 
     class Stop(Listener):
         def step(self, record):

@@ -218,7 +218,7 @@ def _bad_rows(reading: Split, found: SplitRows, policy: str) -> Iterator[Finding
                 found.task,
                 found.split,
                 f"{num_rows(report.held_out)} of {report.name}, which dev or test has, left out",
-                "drop_overlap says so",
+                "drop_overlap says so" if found.split == "train" else "so are all without labels",
             )
     for index, report in enumerate(found.reports):
         if not report.skipped:

@@ -79,6 +79,8 @@ def pairs(
             reading=display.reading,
             progress=display.work,
         )
+        for path in made.missing:
+            display.note(f"{path} is not there, so its texts cannot be left out")
         columns = zip(*made.texts, strict=True) if made.texts else ((), ())
         names = config.tasks[task].text
         table = {name: pa.array(c, pa.string()) for name, c in zip(names, columns, strict=True)}
@@ -96,6 +98,6 @@ def pairs(
         f"that a file has, {made.held_out:,} texts that dev or test has"
     )
     typer.echo(
-        f'To train on them: unlabelled = {{ path = "{out.resolve()}", id = "" }} in '
-        f"[tasks.{task}] of a recipe that distils (docs/how-to/distill.md)"
+        f'To train on them: unlabelled = "{out.resolve()}" in [tasks.{task}] of a recipe that '
+        "distils (docs/how-to/distill.md)"
     )

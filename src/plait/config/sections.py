@@ -174,7 +174,8 @@ class TaskConfig(Section, TaskSpec):
                 raise ValueError(
                     f"label names {len(self.label)} columns for {len(self.labels)} labels"
                 )
-        scaled = [file.path for file in (*self.train, *self.dev, *self.test) if file.scale]
+        files = (*self.train, *self.dev, *self.test, *self.unlabelled)
+        scaled = [file.path for file in files if file.scale]
         if scaled and self.kind != "score":
             raise ValueError(f"{scaled[0]} has a scale, which is for kind = 'score'")
         return self

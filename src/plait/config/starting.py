@@ -14,7 +14,7 @@ from plait.errors import RecipeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-SPLITS = ("train", "dev", "test", "unlabelled")
+SPLITS = ("train", "dev", "test")
 
 
 def lay_over_run(
@@ -24,7 +24,8 @@ def lay_over_run(
 
     A task that the recipe has a table for takes part in training, one that the run alone has does
     not. The table is laid over the run's, unless it says what kind of task it is: then it
-    stands by itself. `read` reads a recipe file.
+    stands by itself. Files without labels stay behind: the run's stages had a teacher for them,
+    and those of the recipe may have none. `read` reads a recipe file.
     """
     start = validate(StartConfig, table["start"], f"{origin}: start")
     path = Path(start.run) / "recipe.toml"
@@ -73,6 +74,7 @@ def _with_root(task: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, 
     """Name a task's files and treat its bad rows as under the data root of its own recipe."""
     data = recipe.get("data", {})
     placed = {"bad_rows": data.get("bad_rows", "error"), **task}
+    placed.pop("unlabelled", None)
     if root := data.get("root"):
         # Absolute, or the new recipe's root would come before it; '@sample' is no folder.
         root = root if root.startswith("@") else Path(root).expanduser().resolve()

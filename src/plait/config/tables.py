@@ -34,7 +34,8 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _make_room(key: str, word: str) -> dict[str, Any]:
     """Turn a part, a data file or a run given by one word into a table, for settings beside it."""
-    return {{"train": "path", "dev": "path", "test": "path", "start": "run"}.get(key, "name"): word}
+    files = ("train", "dev", "test", "unlabelled", "files")
+    return {"path" if key in files else {"start": "run"}.get(key, "name"): word}
 
 
 def override(table: dict[str, Any], setting: str) -> None:

@@ -132,17 +132,17 @@ def find_held_out(config: RunConfig, root: Path | None) -> HeldOut:
                 except DataError:
                     missing.append(file.path)
                 else:
-                    splits.append(_read_bare(name, task, split, file, root, config.seed))
+                    splits.append(read_bare(name, task, split, file, root, config.seed))
     return HeldOut(tuple(splits), tuple(missing))
 
 
-def _read_bare(
+def read_bare(
     name: str, task: TaskConfig, split: SplitName, file: FileConfig, root: Path | None, seed: int
 ) -> Split:
-    """Read the texts of a whole file, of which only some rows may be scored."""
-    whole = file.model_copy(update={"id": "", "count": None, "fraction": None})
-    reading = Split(
-        name, task.model_copy(update={split: (whole,)}), split, root, "skip", seed, False
-    )
+    """Read the texts of a whole file, of which only some rows may be used."""
+    every = {"count": None, "fraction": None}
+    whole = file.model_copy(update={"id": "", **every})
+    bare = task.model_copy(update={split: (whole,), **every})
+    reading = Split(name, bare, split, root, "skip", seed, False)
     reading.bad_rows = "skip"  # a row that cannot be read holds nothing out
     return reading

@@ -192,8 +192,9 @@ class Split:
             raise RecipeError(
                 f"{where}: {config.path} names {len(text)} text columns, the task {len(task.text)}"
             )
-        # id = "" on a file says that it has none
-        name = task.id if config.id is None else config.id
+        # id = "" on a file says that it has none; of rows to train on alone nobody asks for names
+        own = None if self.split == "unlabelled" else task.id
+        name = own if config.id is None else config.id
         columns = Columns(text, self._label_columns(config), name or None)
         label_map = task.label_map if config.label_map is None else config.label_map
         mode: DropOverlap = False

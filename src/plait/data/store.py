@@ -30,7 +30,7 @@ from plait.data.split import Extension, Place, Progress, Split, SplitName
 from plait.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     import numpy.typing as npt
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 PIECE = 1 << 20
 """Bytes of text that are tokenised together."""
 
+PARTS = ("ids", "offsets", "lengths")
+"""Of a Ragged, as an entry of the cache names them."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
@@ -63,14 +66,6 @@ class Ragged:
     def to(self, device: torch.device | str) -> Ragged:
         """Return the same rows on another device."""
         return Ragged(*(t.to(device) for t in (self.ids, self.offsets, self.lengths)))
-
-    def join(self, other: Ragged) -> Ragged:
-        """Return these rows and then others; tokens are copied."""
-        return Ragged(
-            torch.cat([self.ids, other.ids]),
-            torch.cat([self.offsets, other.offsets[1:] + self.offsets[-1]]),
-            torch.cat([self.lengths, other.lengths]),
-        )
 
     def select(self, rows: Sequence[int]) -> Ragged:
         """Return some of the rows, in the order given."""
@@ -134,7 +129,10 @@ class Dataset:
         return replace(self, tokens=tuple(t.to(device) for t in self.tokens), labels=labels)
 
     def join(self, other: Dataset) -> Dataset:
-        """Return these examples and then others of the same task; tokens and labels are copied."""
+        """Return these examples and then others of the same task.
+
+        Labels are copied; tokens are put end to end in the cache, and mapped as those of each are.
+        """
         assert self.labels is not None
         assert other.labels is not None
 
@@ -148,9 +146,9 @@ class Dataset:
 
         return replace(
             self,
-            tokens=tuple(a.join(b) for a, b in zip(self.tokens, other.tokens, strict=True)),
+            tokens=_join_tokens(self, other),
             labels=torch.cat([self.labels, other.labels]),
-            ids=[*self.ids, *other.ids],
+            ids=_Joined(self.ids, other.ids),
             find_fingerprints=lambda: np.concatenate([self.fingerprints, other.fingerprints]),
             read_texts=lambda: chain(self.read_texts(), other.read_texts()),
             report=(*self.report, *other.report),
@@ -287,10 +285,7 @@ def load_split(
 
     return Dataset(
         task_name,
-        tuple(
-            Ragged(*(found[f"text{i}_{part}"] for part in ("ids", "offsets", "lengths")))
-            for i in range(len(task.text))
-        ),
+        _tokens(found, len(task.text)),
         labels,
         _Strings(arrays["row_ids"], arrays["row_id_offsets"]),
         lambda: arrays["fingerprints"],
@@ -367,6 +362,49 @@ def _tokenise(
         "report": [asdict(report) for report in source.reports],
         "extensions": [asdict(made) for made in source.extensions],
     }
+
+
+def _join_tokens(one: Dataset, other: Dataset) -> tuple[Ragged, ...]:
+    assert one.key
+    assert other.key
+    name = f"{one.key}+{other.key}"
+
+    def write(writer: Writer, _: object) -> dict[str, Any]:
+        for i, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=True)):
+            later = replace(b, offsets=b.offsets[1:] + a.offsets[-1])
+            for part, some in ((part, some) for part in PARTS for some in (a, later)):
+                writer.append(f"text{i}_{part}", getattr(some, part).numpy())
+        return {}
+
+    key = hashlib.blake2b(name.encode(), digest_size=20).hexdigest()
+    arrays, _ = load_or_build(cache_root() / "tokens" / key, write)
+    found = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return _tokens(found, len(one.tokens))
+
+
+def _tokens(arrays: Mapping[str, Tensor], num_columns: int) -> tuple[Ragged, ...]:
+    """Return what an entry holds of each text column."""
+    return tuple(Ragged(*(arrays[f"text{i}_{part}"] for part in PARTS)) for i in range(num_columns))
+
+
+class _Joined(Sequence[str]):
+    """Strings and then others, without a copy."""
+
+    def __init__(self, one: Sequence[str], other: Sequence[str]):
+        self._one, self._other = one, other
+
+    def __len__(self) -> int:
+        return len(self._one) + len(self._other)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        return self._one[i] if i < len(self._one) else self._other[i - len(self._one)]
 
 
 class _Strings(Sequence[str]):

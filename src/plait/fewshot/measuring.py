@@ -311,7 +311,7 @@ def _find_contenders(
     for folder in (run, *against):
         predictor = first if folder is run else Predictor.load(folder, device="cpu")
         known = predictor.config.tasks.values()
-        shared = paths & {file.path for t in known for file in (*t.train, *t.dev)}
+        shared = paths & {file.path for t in known for file in (*t.train, *t.unlabelled, *t.dev)}
         if shared and note is not None:
             note(f"the recipe of {folder} names {min(shared)} too: the task may not be new to it")
         encoder = predictor.model.encoder

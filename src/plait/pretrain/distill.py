@@ -104,7 +104,7 @@ def _decide(answers: Tensor, spec: TaskSpec) -> Tensor:
     if spec.kind == "score":
         return answers
     if spec.kind == "labels":
-        return answers > spec.threshold
+        return answers >= spec.threshold
     return answers.argmax(dim=1)
 
 

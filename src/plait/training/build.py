@@ -150,6 +150,7 @@ def check_parts(config: RunConfig) -> None:
                 REGULARIZERS.build(table, place).check(config.tasks)
             except ValueError as error:
                 raise RecipeError(f"{place}: {error}") from error
+    _check_unlabelled(config)
 
 
 NOT_PRETRAINING = ("schedule", "aggregator", "weighting", "regularizers", "early_stopping")
@@ -180,7 +181,6 @@ def _check_kind(config: RunConfig, index: int) -> None:
             )
     if isinstance(kind, MetaKind):
         check_meta(config, name, kind)
-    _check_unlabelled(config)
     if not kind.pretrains:
         return
     for key in NOT_PRETRAINING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def find_missing(config: RunConfig, data: str | None) -> tuple[str, ...]:
     """Return dev and test files that are not there, where something should be kept out for them."""
     tasks = config.tasks.values()
-    drops = config.data.drop_overlap or any(task.drop_overlap for task in tasks)
+    drops = config.data.drop_overlap or any(task.drop_overlap or task.unlabelled for task in tasks)
     drops = drops or any(file.drop_overlap for task in tasks for file in task.train)
     parts = (AUGMENTATIONS[table["name"]] for task in tasks for table in task.augment)
     extends = any(issubclass(part, SetAugmentation) for part in parts)

@@ -28,10 +28,13 @@ MOST_NAMES = 5
 
 
 def note_data(
-    parts: Parts, train: Mapping[str, Dataset], dev: Mapping[str, Dataset]
+    parts: Parts,
+    train: Mapping[str, Dataset],
+    unlabelled: Mapping[str, Dataset],
+    dev: Mapping[str, Dataset],
 ) -> Iterator[str]:
     """Yield a sentence for each thing worth knowing."""
-    for datasets in (train, dev):
+    for datasets in (train, unlabelled, dev):
         for dataset in datasets.values():
             for report in dataset.report:
                 if report.skipped or report.added or report.held_out:

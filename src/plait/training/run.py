@@ -256,7 +256,8 @@ class _Session:
             )
         told += start.notes(config, self.folder.path) if start else []
         told += note_held_out(find_missing(config, root), count_held_out(config, data))
-        for note in [*told, *note_data(self.parts, data["train"], data["dev"])]:
+        told += note_data(self.parts, data["train"], data.get("unlabelled", {}), data["dev"])
+        for note in told:
             self.tell("note", note)
         return data
 
