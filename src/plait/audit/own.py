@@ -81,7 +81,8 @@ class OwnProbes(BaseModel):
     def _check(self) -> Self:
         if not self.probes:
             raise ValueError("there is no [probes.NAME] in it")
-        if len(set(self.neutral)) < len(self.neutral) or len(self.neutral) == 1:
+        different = {word for word in self.neutral if word.strip()}
+        if len(different) < len(self.neutral) or len(different) == 1:
             raise ValueError("neutral should be two different words or more")
         for name, probe in self.probes.items():
             texts = (*probe.sentences, *(text for pair in probe.pairs for text in pair))
