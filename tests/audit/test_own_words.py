@@ -134,6 +134,12 @@ def test_a_file_that_says_something_else(write, text, told):
     assert "words.toml" in str(caught.value)
 
 
+def test_a_file_as_windows_saves_it(tmp_path):
+    path = tmp_path / "words.toml"
+    path.write_bytes(GERMAN.replace("\n", "\r\n").encode("utf-8-sig"))
+    assert read_own(path).probes.keys() == {"Namen", "Orte"}
+
+
 def test_no_file(tmp_path):
     with pytest.raises(UsageError, match="there is no file"):
         read_own(tmp_path / "nowhere.toml")

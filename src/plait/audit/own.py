@@ -94,7 +94,7 @@ class OwnProbes(BaseModel):
 def read_own(path: Path) -> OwnProbes:
     """Read a file of own probes."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise UsageError(f"there is no file {path} of words") from error
     except OSError as error:

@@ -178,7 +178,7 @@ def _read_texts(
     }
     for name in tasks or answerer.tasks:
         if name not in found:
-            display.note(f"task {name!r} has no dev files: only plait's own texts are tried")
+            display.note(f"task {name!r} has no dev files: only sentences are tried")
     return found
 
 
