@@ -249,6 +249,37 @@ def test_what_was_measured_otherwise_is_not_taken(tiny_run, task_file, trials, t
     assert len(made) == (2 if change == "weights" else 4)
 
 
+def test_another_run_on_the_same_task_leaves_what_is_kept(tiny_run, task_file, trials, tmp_path):
+    made, stop = trials
+    other = shutil.copytree(tiny_run, tmp_path / "other")
+    weights = load_file(other / "model.safetensors")
+    weights["encoder.embeddings.word.weight"] += 0.5
+    save_file(weights, other / "model.safetensors")
+    stop["at"] = 3
+    with pytest.raises(Interrupted):
+        measure(tiny_run, task_file, (4,), draws=2)
+    stop["at"] = None
+    made.clear()
+    notes = []
+    measure(other, task_file, (4,), draws=2, note=notes.append)
+    assert notes == ["going on with 2 trials finished before this was stopped"]
+    assert made == [(str(other), 4, 0), (str(other), 4, 1)]  # both began with one encoder
+    made.clear()
+    measure(tiny_run, task_file, (4,), draws=2)
+    assert made == [("raw", 4, 0), ("raw", 4, 1), (str(tiny_run), 4, 1)]
+
+
+def test_only_trials_that_are_asked_for_are_counted(tiny_run, task_file, trials):
+    made, stop = trials
+    stop["at"] = 3
+    with pytest.raises(Interrupted, match="stopped with 3 trials of 4 finished"):
+        measure(tiny_run, task_file, (4,), draws=2)
+    made.clear()
+    stop["at"] = 1
+    with pytest.raises(Interrupted, match="stopped with 3 trials of 4 finished"):
+        measure(tiny_run, task_file, (4, 8), draws=1)
+
+
 def test_a_damaged_journal_is_measured_again(tiny_run, task_file, trials):
     made, stop = trials
     stop["at"] = 2

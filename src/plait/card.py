@@ -21,7 +21,7 @@ from plait.evaluate import primary_metric
 from plait.intervals import wilson_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from plait.config import FileConfig, RunConfig, TaskConfig
 
@@ -31,14 +31,19 @@ MOST_LABELS = 8
 """Classes that are named one by one."""
 
 
-def make_card(folder: Path, using: Sequence[Sequence[str]] | None = None) -> str:
+def make_card(
+    folder: Path, using: Sequence[Sequence[str]] | None = None, *, like: str | None = None
+) -> str:
     """Return the card of a run, of an average of runs, or of an ensemble.
 
-    `using` are sections that tell how to use it, where its folder is not what is used.
+    `using` are sections that tell how to use it, where its folder is not what is used. `like` is
+    another card of it: files that other commands left are told of only where that one does.
     """
+    left = [name for name in (CALIBRATION, AUDIT) if like is None or _told_in(name) in like]
+    found = _read_found(folder, left)
     if (folder / "ensemble.toml").is_file():
-        return _page(_ensemble_sections(folder))
-    return _page(_run_sections(folder, using))
+        return _page(_ensemble_sections(folder, found))
+    return _page(_run_sections(folder, found, using))
 
 
 def carry_over(card: str, before: str, after: str) -> str:
@@ -47,7 +52,8 @@ def carry_over(card: str, before: str, after: str) -> str:
     `before` and `after` are what is made, `card` what is there: the same as `before`, save for
     what people wrote, or an earlier version of plait.
     """
-    there, old, new = card.splitlines(), before.splitlines(), after.splitlines()
+    # Not splitlines, which takes more for the end of a line than Markdown does.
+    there, old, new = (text.removesuffix("\n").split("\n") for text in (card, before, after))
     place: dict[int, int] = {}  # line of `old` -> the same line of `there`
     for a, b, size in SequenceMatcher(None, old, there, autojunk=False).get_matching_blocks():
         place |= {a + i: b + i for i in range(size)}
@@ -74,10 +80,11 @@ def _page(sections: Iterable[Sequence[str]]) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _run_sections(folder: Path, using: Sequence[Sequence[str]] | None) -> list[Sequence[str]]:
+def _run_sections(
+    folder: Path, found: Mapping[str, Any], using: Sequence[Sequence[str]] | None
+) -> list[Sequence[str]]:
     config = read_resolved(folder / "recipe.toml")
     info, scores = _read(folder / "run.json"), _read(folder / "scores.json")
-    found = _read_found(folder)
     made = "made by averaging the weights of runs" if "averaged" in info else "trained together"
     return [
         [f"# {config.name}"],
@@ -95,7 +102,7 @@ def _run_sections(folder: Path, using: Sequence[Sequence[str]] | None) -> list[S
     ]
 
 
-def _ensemble_sections(folder: Path) -> list[Sequence[str]]:
+def _ensemble_sections(folder: Path, found: Mapping[str, Any]) -> list[Sequence[str]]:
     table = tomllib.loads((folder / "ensemble.toml").read_text(encoding="utf-8"))
     members = [folder / member for member in table["members"]]
     for member in members:
@@ -103,7 +110,6 @@ def _ensemble_sections(folder: Path) -> list[Sequence[str]]:
             raise RunError(f"{folder / 'ensemble.toml'} names a member {member}, which is no run")
     config = read_resolved(members[0] / "recipe.toml")
     info, scores = _read(members[0] / "run.json"), _read(folder / "scores.json")
-    found = _read_found(folder)
     name = scores.get("recipe", folder.resolve().name)
     rows = []
     for written, member in zip(table["members"], members, strict=True):
@@ -359,9 +365,14 @@ def _extras(found: Mapping[str, Any]) -> list[Sequence[str]]:
             sections += [
                 [f"## {title}"],
                 table,
-                [*_told(found[name]), f"All of it is in `{name}`."],
+                [*_told(found[name]), _told_in(name)],
             ]
     return sections
+
+
+def _told_in(name: str) -> str:
+    """Name the file that a section is made of."""
+    return f"All of it is in `{name}`."
 
 
 def _told(found: Mapping[str, Any]) -> Iterator[str]:
@@ -371,9 +382,9 @@ def _told(found: Mapping[str, Any]) -> Iterator[str]:
         yield "plait's own sentences, and the words it looks for in rows, are English."
 
 
-def _read_found(folder: Path) -> dict[str, dict[str, Any]]:
+def _read_found(folder: Path, left: Collection[str]) -> dict[str, dict[str, Any]]:
     """Read what commands found, save what they found of a model which was there before."""
-    found = {name: _read(folder / name) for name in (CALIBRATION, AUDIT)}
+    found = {name: _read(folder / name) if name in left else {} for name in (CALIBRATION, AUDIT)}
     weights = folder / "model.safetensors"
     if not any("model" in values for values in found.values()) or not weights.is_file():
         return found

@@ -90,6 +90,18 @@ def test_words_in_rows_whole_and_without_english_articles(write):
     assert one != other
 
 
+def test_a_word_that_begins_another_is_not_taken_for_it(write):
+    own = read_own(write("[probes.x]\nwords = ['Halle', 'Halle an der Saale', 'Bonn']"))
+    rows = [("Halle an der Saale, nicht Halle",), ("Halle, nicht Halle an der Saale",)]
+    (probe,) = (probe for probe in make(own, rows).values() if probe.trials)
+    after = {trial.source: trial.after[0] for trial in probe.trials}
+    assert after[0] in {"Halle, nicht Halle", "Bonn, nicht Halle"}
+    assert after[1] in {
+        "Bonn, nicht Halle an der Saale",
+        "Halle an der Saale, nicht Halle an der Saale",
+    }
+
+
 def test_without_neutral_words_there_is_no_neutral_swap(write):
     own = read_own(write("[probes.x]\nwords = ['Bonn', 'Kassel']\nsentences = ['In {word}.']"))
     found = make(own)
@@ -112,6 +124,7 @@ def test_without_neutral_words_there_is_no_neutral_swap(write):
         ("[probes.x]\nwords = ['a', 'b']\npairs = [['{word}']]", "probes.x.pairs.0.1"),
         ("[probes.x]\nwords = ['a', 'b']\nsentences = ['{word} {neutral}']", "are no words"),
         ("neutral = ['a']\n[probes.x]\nwords = ['a', 'b']", "two different words or more"),
+        ("neutral = ['a', ' ']\n[probes.x]\nwords = ['a', 'b']", "two different words or more"),
     ],
 )
 def test_a_file_that_says_something_else(write, text, told):
@@ -119,6 +132,12 @@ def test_a_file_that_says_something_else(write, text, told):
         read_own(write(text))
     assert told in str(caught.value)
     assert "words.toml" in str(caught.value)
+
+
+def test_a_file_as_windows_saves_it(tmp_path):
+    path = tmp_path / "words.toml"
+    path.write_bytes(GERMAN.replace("\n", "\r\n").encode("utf-8-sig"))
+    assert read_own(path).probes.keys() == {"Namen", "Orte"}
 
 
 def test_no_file(tmp_path):

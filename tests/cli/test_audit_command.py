@@ -108,3 +108,16 @@ def test_an_audit_of_another_task_keeps_the_first(plait, run):
     assert plait("audit", run, "--task", "same", "--rows", 0).code == 0
     card = json.loads((run / "audit.json").read_text(encoding="utf-8"))
     assert {entry["task"] for entry in card["summary"]} == {"same"}
+
+
+def test_what_was_tried_of_other_tasks_is_not_forgotten(plait, run):
+    assert plait("audit", run, "--task", "mood", "--rows", 0).code == 0
+    assert plait("audit", run, "--task", "near", "--rows", 10, "--no-english").code == 0
+    settings = json.loads((run / "audit.json").read_text(encoding="utf-8"))["settings"]
+    assert settings["english"]
+    assert settings["rows"].keys() == {"mood", "near"}
+    page = (run / "card.md").read_text(encoding="utf-8")
+    assert "was not looked at" not in page
+    assert "are English." in page
+    assert plait("audit", run, "--rows", 10, "--no-english").code == 0  # of all tasks
+    assert "was not looked at" in (run / "card.md").read_text(encoding="utf-8")

@@ -107,3 +107,12 @@ def test_what_is_there_is_not_overwritten(plait, trained, task, tmp_path):
     assert done.code == 2
     assert "exists already and is not overwritten" in done.err
     assert out.read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_is_told_before_the_work(plait, trained, task, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    words = ("--task", task, "--shots", "6", "--draws", 1, "--data", trained.parent / "data")
+    done = plait("fewshot", trained, *words, "--out", tmp_path / "file" / "shots.json")
+    assert done.code == 2
+    assert done.out == ""
+    assert "Traceback" not in done.err

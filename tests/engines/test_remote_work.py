@@ -121,6 +121,14 @@ def test_workers_train_members_in_turn(cluster, type_plait, pair, tmp_path):
         assert json.loads(info.read_text())["workers"] == 2
 
 
+def test_a_finished_run_without_checkpoint_is_not_trained_again(tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    (run / "checkpoint.safetensors").unlink()
+    config = read_recipe(str(run / "recipe.toml"))
+    found = train_together(config, run, RAY, 2, resume=True)  # no cluster is asked for
+    assert found.result["dev"]["primary"] == read_figures(run)
+
+
 BROKEN = """
 from plait.regularizers import REGULARIZERS, Regularizer
 

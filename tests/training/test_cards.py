@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -108,7 +109,43 @@ def test_a_finished_one_without_gets_one(run):
     assert read(run) == make_card(run)
 
 
+def test_a_card_that_was_not_renewed_gets_the_whole_section(run):
+    """As of a run that an earlier version calibrated, or where a kill came in between."""
+    write_in(run, "## Limits", MINE)
+    plain = read(run)
+    calibrate(run, device="cpu")
+    renewed = read(run)
+    (run / "card.md").write_text(plain, encoding="utf-8")
+    known = json.loads((run / "calibration.json").read_text())
+    for task in known["tasks"].values():
+        task["temperature"] += 1
+    (run / "calibration.json").write_text(json.dumps(known))
+    calibrate(run, device="cpu")
+    assert read(run) == renewed
+    (run / "card.md").write_text(plain, encoding="utf-8")
+    with card_renewed(run):
+        pass  # whatever is done next
+    assert read(run) == renewed
+
+
+def test_two_processes_at_once_add_a_section_each(run):
+    values = {"settings": {"english": True}, "summary": [{"task": "topic", "probe": "names"}]}
+    with card_renewed(run):
+        calibrate(run, device="cpu")  # begun later, and done sooner
+        (run / "audit.json").write_text(json.dumps(values))
+    assert read(run) == make_card(run)
+    assert read(run).count("## Calibration") == read(run).count("## Audit") == 1
+
+
+def test_signs_that_other_programs_break_lines_at_stay(run):
+    odd = "one\u2028two\x0cthree\x85four"
+    write_in(run, "## Limits", odd)
+    calibrate(run, device="cpu")
+    assert f"\n{odd}\n" in read(run)
+
+
 def test_a_damaged_file_is_no_hindrance(run):
+    calibrate(run, device="cpu")
     (run / "calibration.json").write_text("{")
     write_in(run, "## Limits", MINE)
     undo(run)

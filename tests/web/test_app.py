@@ -151,6 +151,7 @@ def test_runs_and_tasks(asking):
         "num_texts": 2,
         "columns": ["a", "b"],
         "about": "",
+        "label_separator": None,
     }
 
 

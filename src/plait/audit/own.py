@@ -81,7 +81,8 @@ class OwnProbes(BaseModel):
     def _check(self) -> Self:
         if not self.probes:
             raise ValueError("there is no [probes.NAME] in it")
-        if len(set(self.neutral)) < len(self.neutral) or len(self.neutral) == 1:
+        different = {word for word in self.neutral if word.strip()}
+        if len(different) < len(self.neutral) or len(different) == 1:
             raise ValueError("neutral should be two different words or more")
         for name, probe in self.probes.items():
             texts = (*probe.sentences, *(text for pair in probe.pairs for text in pair))
@@ -93,7 +94,7 @@ class OwnProbes(BaseModel):
 def read_own(path: Path) -> OwnProbes:
     """Read a file of own probes."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise UsageError(f"there is no file {path} of words") from error
     except OSError as error:

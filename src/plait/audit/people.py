@@ -150,30 +150,33 @@ def exchange(
     a pair says as much the same as before. `articles` makes 'a' of 'an' where it has to be.
     """
     home = {word: i for i, group in enumerate(groups) for word in group}
-    # Case counts: 'turkish' may be anything, and few write 'diwali'.
-    found = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, home))})(?!\w)")
+    # Case counts: 'turkish' may be anything, and few write 'diwali'. The longest first: 'Halle' is
+    # no part of 'Halle an der Saale', where that is a word too.
+    words = "|".join(re.escape(word) for word in sorted(home, key=len, reverse=True))
+    article = r"(?:\b([Aa])n? )?" if articles else "()"
+    found = re.compile(rf"{article}(?<!\w)({words})(?!\w)")
 
     def change(texts: Texts, generator: np.random.Generator) -> Texts | None:
         match = next(filter(None, map(found.search, texts)), None)
         if match is None:
             return None
-        word = match[0]
+        word = match[2]
         others = [w for w in home if (home[w] == home[word]) == within and w != word]
         if not others:
             return None
         other = others[generator.integers(len(others))]
-        whole = rf"(?<!\w){re.escape(word)}(?!\w)"
-        if not articles:
-            return tuple(re.sub(whole, lambda _: other, text) for text in texts)
-        pattern = re.compile(rf"(?:\b([Aa])n? )?{whole}")
-        return tuple(pattern.sub(lambda m: _with_article(m[1], other), text) for text in texts)
+
+        def swap(match: re.Match[str]) -> str:
+            return _with_article(match[1], other) if match[2] == word else match[0]
+
+        return tuple(found.sub(swap, text) for text in texts)
 
     return change
 
 
 def _with_article(letter: str | None, word: str) -> str:
     """Write a word after 'a' or 'an', where there was either."""
-    if letter is None:
+    if not letter:
         return word
     return f"{letter}{'n' if word[0] in 'AEIOU' else ''} {word}"
 

@@ -143,7 +143,18 @@ def _with_others(path: Path, values: dict[str, Any]) -> dict[str, Any]:
         for key in LISTS
         if key in old
     }
+    if any(kept.values()):
+        values = values | {"settings": _join_settings(old.get("settings", {}), values["settings"])}
     return values | {key: kept.get(key, []) + values[key] for key in LISTS}
+
+
+def _join_settings(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Tell of both audits what was tried: English or not, whose words, how many rows."""
+    return new | {
+        "english": new["english"] or old.get("english", True),
+        "own": sorted({*old.get("own", ()), *new["own"]}),
+        "rows": old.get("rows", {}) | new["rows"],
+    }
 
 
 def _read_texts(
@@ -167,7 +178,7 @@ def _read_texts(
     }
     for name in tasks or answerer.tasks:
         if name not in found:
-            display.note(f"task {name!r} has no dev files: only plait's own texts are tried")
+            display.note(f"task {name!r} has no dev files: only sentences are tried")
     return found
 
 

@@ -64,6 +64,8 @@ def fewshot(
 
     if out is not None and out.exists():
         raise RunError(f"{out} exists already and is not overwritten; choose another --out")
+    if out is not None:  # what is in the way is told before the work
+        out.parent.mkdir(parents=True, exist_ok=True)
     with Display() as display:
         display.begin("loading")
         from plait.fewshot import measure_few_shot
@@ -86,7 +88,6 @@ def fewshot(
 
         from plait.training.checkpoint import write_text
 
-        out.parent.mkdir(parents=True, exist_ok=True)
         values = {"run": str(run), **found.to_json()}
         write_text(out, json.dumps(values, indent=1, allow_nan=False) + "\n")
         typer.echo(f"\nEvery figure is in {out}.")

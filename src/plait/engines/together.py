@@ -26,10 +26,9 @@ from plait.engines.remote import MOST_LOSSES, Surroundings, describe_surrounding
 from plait.engines.running import find_needs, wait_until_free
 from plait.errors import Interrupted, UsageError, WorkerLostError, foresee
 from plait.runs import train
-from plait.training.checkpoint import load_state
 from plait.training.folder import RunFolder, check_folder
 from plait.training.listeners import Listener
-from plait.training.run import Outcome
+from plait.training.run import Outcome, read_state
 from plait.training.step import StepResult
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def train_together(
     The folder must be seen by all of them under its name: any of them may come to lead.
     """
     folder = check_folder(out.absolute(), config, resume=resume, command=command)
-    if folder.scores.exists() and load_state(folder.checkpoint).finished:
+    if read_state(folder).finished:
         return Outcome(out, folder.read_json(folder.scores))
     needs = find_needs([config], data)
     with connected(engine) as cluster, _storage(folder.path) as storage:

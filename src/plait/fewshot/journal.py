@@ -1,6 +1,6 @@
 """Trials that are done stay done: a measurement that was stopped goes on with them.
 
-CACHE/fewshot/KEY.jsonl     a line for each trial of one task, measured in one way
+CACHE/fewshot/KEY.jsonl     a line for each trial of one encoder on one task, measured in one way
 """
 
 from __future__ import annotations
@@ -22,32 +22,28 @@ if TYPE_CHECKING:
 
     from plait.model.encoder import Encoder
 
-    Key = tuple[str, int, int]
-    """An encoder's identity, the number of examples, the draw."""
+    Key = tuple[int, int]
+    """The number of examples, the draw."""
 
 
 class Journal:
-    """Figures of trials that are done, by all that they follow from.
+    """Figures of one encoder's trials that are done, by all that they follow from.
 
     Keeping them is a kindness, not a duty: where nothing can be written, they are measured again.
     """
 
-    def __init__(self, facts: Mapping[str, Any]):
-        values = {"plait": __version__, "torch": torch.__version__, **facts}
+    def __init__(self, encoder: str, facts: Mapping[str, Any]):
+        values = {"encoder": encoder, "plait": __version__, "torch": torch.__version__, **facts}
         text = json.dumps(values, sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:40]
         self.path: Path = cache_root() / "fewshot" / f"{name}.jsonl"
         self.figures: dict[Key, float] = {}
         for line in self._read_lines():
             with suppress(ValueError, TypeError):  # the last may have been cut off by a kill
-                encoder, shots, draw, figure = json.loads(line)
-                self.figures[encoder, shots, draw] = math.nan if figure is None else float(figure)
-        self.num_kept = len(self.figures)
+                shots, draw, figure = json.loads(line)
+                self.figures[shots, draw] = math.nan if figure is None else float(figure)
+        self.kept = set(self.figures)
         """Trials that are on disk."""
-
-    def tell(self) -> str:
-        """Count the trials that are kept, in words."""
-        return f"{self.num_kept} trial{'' if self.num_kept == 1 else 's'}"
 
     def _read_lines(self) -> list[str]:
         try:
@@ -63,7 +59,7 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(f"\n{line}")  # away from a line that was cut off
-            self.num_kept += 1
+            self.kept.add(key)
 
     def remove(self) -> None:
         """Forget them all, once there is nothing left to go on with."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import count, product
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,38 +177,44 @@ def measure_few_shot(
     tasks = build_tasks(config)
     _check_shots(shots, draws, tasks[name].spec, name, len(split["train"]))
     baseline = score_baseline(tasks, {name: split["train"]}, {name: split["dev"]})
-    journal = Journal(
-        {
-            "recipe": config.model_dump(mode="json"),
-            "plugins": [hash_file(Path(plugin)) for plugin in config.plugins],
-            "device": [place.type, torch.get_num_threads()],
-        }
-    )
-    total = len(contenders) * len(shots) * draws
-    if journal.num_kept and note is not None:
-        note(f"going on with {journal.tell()} finished before this was stopped")
+    facts = {
+        "recipe": config.model_dump(mode="json"),
+        "plugins": [hash_file(Path(plugin)) for plugin in config.plugins],
+        "device": [place.type, torch.get_num_threads()],
+    }
+    entries = []
+    for contender in contenders:
+        rows = _load(contender, config, data, progress)
+        entries.append((contender, rows, Journal(contender.identify(rows), facts)))
+    keys = [(number, draw) for draw in range(draws) for number in shots]
+    total, numbers = len(entries) * len(keys), count(1)
+
+    def tell_kept() -> str:
+        num_kept = sum(len(journal.kept.intersection(keys)) for *_, journal in entries)
+        return f"{num_kept} trial{'' if num_kept == 1 else 's'}" if num_kept else ""
+
+    if note is not None and (kept := tell_kept()):
+        note(f"going on with {kept} finished before this was stopped")
     found: dict[str, list[Figures]] = {}
-    numbers = count(1)
     try:
-        for contender in contenders:
-            split = _load(contender, config, data, progress)
-            identity = contender.identify(split)
-            figures: dict[int, list[float]] = {number: [] for number in shots}
-            for draw, number in product(range(draws), shots):
-                key, where = (identity, number, draw), f"({next(numbers)}/{total})"
+        for contender, rows, journal in entries:
+            for key in keys:
+                where = f"({next(numbers)}/{total})"
                 if key not in journal.figures:
                     trial = _Trial(contender, config, tasks, place, where, progress)
-                    order = _draw(config, tasks[name].spec, split["train"], max(shots), draw)
-                    chosen = split["train"].select(order[:number].tolist())
-                    journal.add(key, trial.run(draw, chosen, split["dev"]))
-                figures[number].append(journal.figures[key])
-            found[contender.name] = [Figures(number, tuple(figures[number])) for number in shots]
+                    chosen = rows["train"].select(_draw(config, rows["train"], *key).tolist())
+                    journal.add(key, trial.run(key[1], chosen, rows["dev"]))
+            found[contender.name] = [
+                Figures(number, tuple(journal.figures[number, draw] for draw in range(draws)))
+                for number in shots
+            ]
     except KeyboardInterrupt:
-        if not journal.num_kept:
+        if not (kept := tell_kept()):
             raise Interrupted("stopped before a trial was finished; nothing is kept") from None
-        kept = f"stopped with {journal.tell()} of {total} finished and kept"
+        kept = f"stopped with {kept} of {total} finished and kept"
         raise Interrupted(f"{kept}; the same command goes on from there") from None
-    journal.remove()
+    for *_, journal in entries:
+        journal.remove()
     return FewShot(
         task=name,
         metric=tasks[name].metric,
@@ -270,13 +276,11 @@ def draw_rows(
     return np.array(list(drawn)[:count], dtype=np.int64)
 
 
-def _draw(
-    config: RunConfig, spec: TaskSpec, train: Dataset, count: int, draw: int
-) -> NDArray[np.int64]:
-    (name,) = config.tasks
+def _draw(config: RunConfig, train: Dataset, count: int, draw: int) -> NDArray[np.int64]:
+    ((name, task),) = config.tasks.items()
     assert train.labels is not None
     generator = np.random.default_rng([config.seed, task_seed(name), draw])
-    return draw_rows(spec, train.labels.numpy(), count, generator)
+    return draw_rows(task, train.labels.numpy(), count, generator)
 
 
 def _check_shots(

@@ -114,7 +114,7 @@ def _train(
     check_device(config.device, team)
     compare_recipes(config, team)
     team.lead(lambda: check_folder(folder.path, config, resume=resume, command=command))
-    if team.lead(lambda: _read_state(folder)).finished:
+    if team.lead(lambda: read_state(folder)).finished:
         return Outcome(folder.path, team.lead(lambda: folder.read_json(folder.scores)))
     with team.one_by_host():  # an encoder may have to be fetched
         parts = build(config, Start.find(config, folder), team)
@@ -133,10 +133,10 @@ def _train(
         check_stages(parts, datasets["train"], datasets["texts"], datasets.get("unlabelled", {}))
         compare_workers(parts, datasets)
         if team.leads:
-            lessons.open(_read_state(folder).stage)
+            lessons.open(read_state(folder).stage)
             closing.enter_context(opened(folder, config, resume=resume, command=command))
         with _own_stream(parts.device):
-            return session.run(datasets, team.lead(lambda: _read_state(folder)))
+            return session.run(datasets, team.lead(lambda: read_state(folder)))
 
 
 def _facts(dataset: Dataset, unseen: int) -> dict[str, Any]:
@@ -155,7 +155,8 @@ def _own_stream(device: torch.device) -> AbstractContextManager[object]:
     return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
 
 
-def _read_state(folder: RunFolder) -> TrainState:
+def read_state(folder: RunFolder) -> TrainState:
+    """Read how far a run has got."""
     if folder.checkpoint.exists():
         return load_state(folder.checkpoint)
     # Of a finished run the checkpoint may have been deleted; it is not to be trained once more.

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from plait.config import TaskConfig
     from plait.predict import Answerer
-    from plait.types import TaskSpec
 
 _NAME = re.compile(r"[\w][\w .+-]{0,127}")
 """What a folder is called that can be asked for."""
@@ -60,12 +60,22 @@ class TaskFacts:
     columns: tuple[str, ...] = ()
     """What its texts are called in its own files."""
     about: str = ""
+    label_separator: str | None = None
+    """What stands between several labels in its own files."""
 
     @classmethod
-    def of(cls, name: str, spec: TaskSpec, about: str) -> TaskFacts:
+    def of(cls, name: str, task: TaskConfig) -> TaskFacts:
         """Tell a task's facts."""
-        scale = spec.range if spec.kind == "score" else None
-        return cls(name, spec.kind, spec.labels, scale, len(spec.text), spec.text, about)
+        return cls(
+            name,
+            task.kind,
+            task.labels,
+            task.range if task.kind == "score" else None,
+            len(task.text),
+            task.text,
+            task.about,
+            task.label_separator if task.kind == "labels" else None,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -77,6 +87,7 @@ class TaskFacts:
             "num_texts": self.num_texts,
             "columns": list(self.columns),
             "about": self.about,
+            "label_separator": self.label_separator,
         }
 
 
@@ -94,11 +105,7 @@ class RunFacts:
     @classmethod
     def of(cls, name: str, model: Answerer) -> RunFacts:
         """Tell a loaded run's facts."""
-        told = model.config.tasks
-        tasks = {
-            task: TaskFacts.of(task, known.spec, told[task].about)
-            for task, known in model.tasks.items()
-        }
+        tasks = {task: TaskFacts.of(task, model.config.tasks[task]) for task in model.tasks}
         return cls(name, tasks, tuple(model.share_passes(list(tasks))), hasattr(model, "embed"))
 
     def pass_of(self, task: str) -> tuple[str, ...]:

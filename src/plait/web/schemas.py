@@ -217,6 +217,9 @@ class Task(BaseModel):
     num_texts: int = Field(description="1, or 2 where an input is a pair.")
     columns: list[str] = Field(description="What its texts are called in its own files.")
     about: str = Field(description="A sentence about it, where its recipe has one.")
+    label_separator: str | None = Field(
+        description="What stands between labels in a cell of its files. For several labels alone."
+    )
 
 
 class TaskList(BaseModel):

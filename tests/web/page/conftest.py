@@ -63,12 +63,13 @@ def _write_labels(folder: Path, encoder: Path) -> Path:
     rows = [
         ("the film was great .", "good"),
         ("a sad walk", HTML),
-        ("fine and sad", f"good;{HTML}"),
+        ("fine and sad", f"good|{HTML}"),
     ]
     for split in ("train", "dev"):
         with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("text", "signs"), *(rows * 3)])
     task = {"kind": "labels", "labels": ["good", HTML], "text": "text", "label": "signs"}
+    task |= {"label_separator": "|"}
     recipe = {
         "name": "labels",
         "about": f"Signs {HTML}",

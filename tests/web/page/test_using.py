@@ -226,8 +226,8 @@ def test_a_file_of_texts_with_several_labels(tabs, address):
     assert header[2:] == ["signs", "signs_label", "signs_confidence", "signs_label_probabilities"]
     answer = ask(address, "labels", TEXT)["signs"]
     cells = table.locator("td").all_inner_texts()[: len(header)]
-    assert cells[3] == ";".join(answer["labels"])
-    each = [float(p) for p in cells[5].split(";") if p]
+    assert cells[3] == "|".join(answer["labels"])
+    each = [float(p) for p in cells[5].split("|") if p]
     assert each == pytest.approx([answer["probabilities"][w] for w in answer["labels"]], abs=1e-4)
 
 

@@ -38,7 +38,7 @@ function cellsOf(task, answer) {
   if (task.kind === "score") return [shorten(answer.value)];
   if (task.kind !== "labels") return [answer.value, answer.label, shorten(answer.confidence)];
   const each = answer.label_probabilities.map(shorten);
-  const joined = [answer.value, answer.labels, each].map((several) => several.join(";"));
+  const joined = [answer.value, answer.labels, each].map((several) => several.join(task.label_separator));
   return [joined[0], joined[1], shorten(answer.confidence), joined[2]];
 }
 
