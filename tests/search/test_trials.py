@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
 from dataclasses import replace
 
 import pytest
 
 from plait.config import read_recipe
+from plait.engines.processes import ProcessCrew
 from plait.errors import Interrupted, RunError
 from plait.predict import Predictor
 from plait.search import Search, run_search
+from plait.search.study import _Session
 from plait.training.run import train
 
 optuna = pytest.importorskip("optuna")
@@ -103,6 +106,27 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not(search, error):
     assert read_trials(broken.out) == read_trials(whole.out)
     best = [(s.out / "best.toml").read_text(encoding="utf-8") for s in (whole, broken)]
     assert best[0] == best[1]
+
+
+@pytest.mark.parametrize(
+    "place", [(ProcessCrew, "start"), (_Session, "_hear_figure")], ids=["begun", "asking"]
+)
+def test_a_ctrl_c_waits_for_no_trial_that_nobody_answers(search, monkeypatch, place):
+    wanted = search(RANGE, num_trials=2, num_jobs=2)
+    act, calls = getattr(*place), []
+
+    def interrupted(*args):
+        calls.append(args)
+        answer = act(*args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return answer
+
+    monkeypatch.setattr(*place, interrupted)
+    with pytest.raises(Interrupted, match="every trial is kept"):
+        run_search(wanted)
+    assert multiprocessing.active_children() == []
+    assert [trial.state for trial in run_search(wanted, resume=True)] == ["done", "done"]
 
 
 def test_more_trials_and_what_may_not_change(search):

@@ -68,9 +68,10 @@ def run_search(
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     config = search.read_config()
+    num_places = search.num_jobs and min(search.num_jobs, search.num_trials)
     with (
         _opened(search, config, resume=resume, command=command),
-        hired(search.engine, search.num_jobs, search.out, note, gpu=config.device != "cpu") as crew,
+        hired(search.engine, num_places, search.out, note, gpu=config.device != "cpu") as crew,
     ):
         study = optuna.create_study(
             storage=f"sqlite:///{search.out.resolve() / 'study.db'}",
@@ -232,8 +233,8 @@ class _Session:
             return
         name = f"trial {number}"
         needs = find_needs([config for config, _ in runs], search.data)
+        self.active[name] = trial  # before it begins: a Ctrl-C comes as soon as it has
         self.crew.start(name, run_trial, Job(tuple(runs), search.data), needs)
-        self.active[name] = trial
         self._tell(trial)
 
     def _listen(self, name: str, message: Message, is_last: bool) -> None:
@@ -300,10 +301,9 @@ class _Session:
     def stop(self) -> None:
         """Let every trial save what it has; a second Ctrl-C ends them at once."""
         self.crew.stop()
-        while self.active:
+        while self.crew.names():
             for name, message, is_last in self.crew.hear():
-                if is_last:  # what is done is found to be so by the next sitting
-                    del self.active[name]
-                elif message[0] == "figure":
+                # What is done is found to be so by the next sitting.
+                if not is_last and message[0] == "figure":
                     self._hear_figure(self.active[name], *message[1:])
                     self.crew.answer(name, True)
