@@ -10,7 +10,7 @@ import pytest
 
 from plait.config import read_recipe
 from plait.engines.processes import ProcessCrew
-from plait.errors import Interrupted, RunError
+from plait.errors import Interrupted, ResourceError, RunError
 from plait.predict import Predictor
 from plait.search import Search, run_search
 from plait.search.study import _Session
@@ -141,6 +141,16 @@ def test_more_trials_and_what_may_not_change(search):
         run_search(changed, resume=True)
     with pytest.raises(RunError, match="no search"):
         run_search(replace(first, out=first.out / "none"), resume=True)
+
+
+def test_a_study_that_cannot_be_written_is_told_in_a_sentence(search):
+    wanted = search(TWO, num_trials=1)
+    run_search(wanted)
+    (wanted.out / "study.db").unlink()
+    (wanted.out / "study.db").mkdir()
+    told = r"study\.db cannot be written: unable to open .*; mend that, and go on with: again$"
+    with pytest.raises(ResourceError, match=told):
+        run_search(wanted, resume=True, command="again")
 
 
 def test_a_trial_behind_the_others_is_pruned(search):

@@ -18,7 +18,7 @@ import numpy as np
 from plait.config import differences, read_recipe, to_toml
 from plait.engines.hiring import hired
 from plait.engines.running import find_needs
-from plait.errors import Interrupted, RecipeError, RunError, UsageError
+from plait.errors import Interrupted, RecipeError, ResourceError, RunError, UsageError
 from plait.search.request import Search
 from plait.search.results import Trial, rank, write_best, write_trials
 from plait.search.space import find_distributions, read_settings, write_override
@@ -71,6 +71,7 @@ def run_search(
     num_places = search.num_jobs and min(search.num_jobs, search.num_trials)
     with (
         _opened(search, config, resume=resume, command=command),
+        _storage_explained(search.out, command),
         hired(search.engine, num_places, search.out, note, gpu=config.device != "cpu") as crew,
     ):
         study = optuna.create_study(
@@ -124,6 +125,22 @@ def _opened(search: Search, config: RunConfig, *, resume: bool, command: str) ->
         if not kept.exists():
             write_text(kept, to_toml(config))
         yield
+
+
+@contextmanager
+def _storage_explained(out: Path, command: str) -> Iterator[None]:
+    """Say in a sentence that the study cannot be written, as on a full disk."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import OperationalError
+
+    try:
+        yield
+    except (StorageInternalError, OperationalError) as error:
+        cause = error.__cause__ if isinstance(error, StorageInternalError) else error
+        reason = getattr(cause, "orig", None) or error
+        raise ResourceError(
+            f"{out / 'study.db'} cannot be written: {reason}; mend that, and go on with: {command}"
+        ) from error
 
 
 class _Session:
