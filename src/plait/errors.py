@@ -108,7 +108,8 @@ def foresee(error: Exception) -> PlaitError | None:
     if isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and "memory" in str(error)
     ):
-        return ResourceError(f"out of memory: {error}; other programs may hold some of it")
+        said = f"out of memory: {error}" if str(error) else "out of memory"
+        return ResourceError(f"{said}; other programs may hold some of it")
     return None
 
 

@@ -17,6 +17,7 @@ COMMANDS = [
     "demo",
     "new",
     "check",
+    "pairs",
     "train",
     "train-all",
     "plan",
@@ -105,7 +106,7 @@ def test_words_typed_wrong_are_told_in_one_line(plait, args, told):
         (KeyboardInterrupt(), 130, "stopped"),
         (PermissionError(errno.EACCES, "Permission denied", "x.csv"), 2, "x.csv: Permission"),
         (OSError(errno.ENOSPC, "No space left on device", "x"), 1, "x: No space left"),
-        (MemoryError(), 1, "out of memory"),
+        (MemoryError(), 1, "out of memory; other programs"),
         (RuntimeError("CUDA out of memory"), 1, "out of memory"),
     ],
 )

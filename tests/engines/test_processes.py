@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def look_around(tell, name):
     return ("done", os.environ.get(name))
 
 
+def ask_to_the_end(tell, _):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return ("done", tell(("more",)))
+
+
+class Interrupting:
+    """The number 7; a Ctrl-C comes as it is sent to a process."""
+
+    def __reduce__(self):
+        signal.raise_signal(signal.SIGINT)
+        return (int, ("7",))
+
+
 def say_pid(tell, _):
     tell((os.getpid(),))
     return ("done",)
@@ -53,6 +67,14 @@ def say_pid(tell, _):
 @pytest.fixture
 def notes():
     return []
+
+
+@pytest.fixture
+def _ctrl_c():
+    """Let SIGINT do what it does: a shell's background jobs ignore it, with all they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
@@ -94,6 +116,23 @@ def test_stopping_lets_jobs_have_the_last_word(crew):
     assert hear_last(crew) == ("slow", ("stopped", "in good order"))
 
 
+def test_what_was_not_answered_is_heard_again_after_a_stop(crew):
+    """A Ctrl-C may come as it is read; the job would wait for its answer, and all for the job."""
+    crew.start("curious", ask_to_the_end, None)
+    assert crew.hear() == [("curious", ("more",), False)]
+    crew.stop()
+    assert hear_last(crew) == ("curious", ("done", 10))
+
+
+@pytest.mark.usefixtures("_ctrl_c")
+def test_a_process_that_a_ctrl_c_saw_start_is_heard_to_end(crew):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        crew.start("gone", vanish, Interrupting())
+    assert wait([crew._active["gone"][0]], 20), "its end is not heard"
+    assert "exit code 7" in hear_last(crew)[1][1]
+    assert caught.value.__traceback__ is not None  # where what was open then would still be
+
+
 def test_what_nobody_foresaw_is_told_with_its_traceback(crew, notes):
     crew.start("bad", divide, 0)
     assert hear_last(crew) == ("bad", ("failed", "ZeroDivisionError: division by zero"))
@@ -132,6 +171,7 @@ def test_threads_are_shared_out_unless_the_user_says_how_many(monkeypatch, given
         torch.set_num_threads(before)
 
 
+@pytest.mark.usefixtures("_ctrl_c")
 def test_a_ctrl_c_waits_until_a_process_is_known():
     """Else nobody would stop it, or wait for it."""
     happened = []
@@ -141,13 +181,9 @@ def test_a_ctrl_c_waits_until_a_process_is_known():
 
 
 def interrupt_before(act):
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
-    try:
-        with _undisturbed():
-            signal.raise_signal(signal.SIGINT)
-            act()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with _undisturbed():
+        signal.raise_signal(signal.SIGINT)
+        act()
 
 
 PARENT = """

@@ -15,7 +15,7 @@ from plait.engines import Engine
 from plait.engines.hiring import hired
 from plait.engines.processes import ProcessCrew
 from plait.engines.running import RunJob, Runs, find_needs, train_run, train_runs
-from plait.errors import Interrupted, RunError
+from plait.errors import Interrupted, RunError, WorkerLostError
 from plait.training.checkpoint import load_state
 
 LONG = ["train.epochs=2000", "log_every=1", "save_every=5"]
@@ -69,7 +69,7 @@ def test_one_that_fails_ends_the_others(crew, tiny_recipe, tmp_path, notes):
     with pytest.raises(RunError, match=r"^wrong: device = 'cuda:7' cannot be used here"):
         train_runs(Runs(wanted, None, "again"), crew, note=notes.append)
     assert crew.names() == []
-    assert notes == ["training 1 runs, 2 at once: wrong"]
+    assert notes == ["training 1 run, 1 at once: wrong"]
 
 
 def test_where_failures_are_noted_the_others_go_on(crew, tiny_recipe, tmp_path, notes):
@@ -94,8 +94,11 @@ def test_where_failures_are_noted_the_others_go_on(crew, tiny_recipe, tmp_path, 
     assert "return [][7]" in crash
     assert "broken failed: IndexError: list index out of range" in notes
     assert [note for note in notes if note.startswith("good is done")]
-    train_runs(Runs({"good": wanted["good"]}, None, "again"), crew, hear=heard.append)
+    notes.clear()
+    again = Runs({"good": wanted["good"]}, None, "again")
+    train_runs(again, crew, hear=heard.append, note=notes.append)
     assert heard == ["good", "good"]  # it is finished, and was not trained again
+    assert notes == []
 
 
 def test_a_stop_saves_what_a_ctrl_c_has_reached_before(crew, tiny_recipe, tmp_path):
@@ -111,13 +114,35 @@ def test_a_stop_saves_what_a_ctrl_c_has_reached_before(crew, tiny_recipe, tmp_pa
     assert message[1].endswith("Go on with: again")
 
 
-def test_a_polite_kill_says_how_to_go_on(tiny_recipe, tmp_path):
+@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL here")
+def test_one_that_is_killed_is_no_mistake_of_the_user(crew, tiny_recipe, tmp_path):
     run = tmp_path / "long"
     runs = Runs({"long": (read_recipe(tiny_recipe(), LONG), run)}, None, "plait again")
 
     def kill():
         wait_until(lambda: count_updates(run))
-        os.kill(os.getpid(), signal.SIGTERM)
+        (process,) = multiprocessing.active_children()
+        process.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(WorkerLostError, match=r"^long: .* killed.*; go on with: plait again$"):
+        train_runs(runs, crew)
+    killer.join()
+
+
+def test_a_polite_kill_saves_however_often_it_comes_and_says_how_to_go_on(tiny_recipe, tmp_path):
+    run = tmp_path / "long"
+    settings = [*LONG, "save_every=100000", "train.eval_every=100000"]
+    runs = Runs({"long": (read_recipe(tiny_recipe(), settings), run)}, None, "plait again")
+
+    def kill():
+        wait_until((run / "metrics.jsonl").exists)
+        for _ in range(3):
+            for process in multiprocessing.active_children():
+                process.terminate()  # as whoever kills a group does
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.002)
 
     with hired(Engine(), 1, runs.folder(), print) as crew:
         killer = threading.Thread(target=kill)
@@ -125,6 +150,7 @@ def test_a_polite_kill_says_how_to_go_on(tiny_recipe, tmp_path):
         with pytest.raises(Interrupted, match=r"^stopped; go on with: plait again$"):
             train_runs(runs, crew)
         killer.join()
+    assert count_updates(run)
     assert multiprocessing.active_children() == []
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
 from dataclasses import replace
 
 import pytest
 
 from plait.config import read_recipe
-from plait.errors import Interrupted, RunError
+from plait.engines.processes import ProcessCrew
+from plait.errors import Interrupted, ResourceError, RunError
 from plait.predict import Predictor
 from plait.search import Search, run_search
+from plait.search.study import _Session
 from plait.training.run import train
 
 optuna = pytest.importorskip("optuna")
@@ -105,6 +108,27 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not(search, error):
     assert best[0] == best[1]
 
 
+@pytest.mark.parametrize(
+    "place", [(ProcessCrew, "start"), (_Session, "_hear_figure")], ids=["begun", "asking"]
+)
+def test_a_ctrl_c_waits_for_no_trial_that_nobody_answers(search, monkeypatch, place):
+    wanted = search(RANGE, num_trials=2, num_jobs=2)
+    act, calls = getattr(*place), []
+
+    def interrupted(*args):
+        calls.append(args)
+        answer = act(*args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return answer
+
+    monkeypatch.setattr(*place, interrupted)
+    with pytest.raises(Interrupted, match="every trial is kept"):
+        run_search(wanted)
+    assert multiprocessing.active_children() == []
+    assert [trial.state for trial in run_search(wanted, resume=True)] == ["done", "done"]
+
+
 def test_more_trials_and_what_may_not_change(search):
     first = search(TWO, num_trials=1)
     run_search(first)
@@ -117,6 +141,16 @@ def test_more_trials_and_what_may_not_change(search):
         run_search(changed, resume=True)
     with pytest.raises(RunError, match="no search"):
         run_search(replace(first, out=first.out / "none"), resume=True)
+
+
+def test_a_study_that_cannot_be_written_is_told_in_a_sentence(search):
+    wanted = search(TWO, num_trials=1)
+    run_search(wanted)
+    (wanted.out / "study.db").unlink()
+    (wanted.out / "study.db").mkdir()
+    told = r"study\.db cannot be written: unable to open .*; mend that, and go on with: again$"
+    with pytest.raises(ResourceError, match=told):
+        run_search(wanted, resume=True, command="again")
 
 
 def test_a_trial_behind_the_others_is_pruned(search):

@@ -86,6 +86,13 @@ def train_at_once(
     from plait.engines.hiring import hired
     from plait.engines.running import train_runs
 
+    num_left = len(runs.unfinished())
+    if not num_left:  # nobody is hired for nothing
+        for name in runs.wanted:
+            hear(name)
+        return
+    if num_jobs is not None:  # those that nothing is left for take no threads from the others
+        num_jobs = min(num_jobs, num_left)
     with Display() as display:
         ray = "starting Ray" if engine.address is None else "joining Ray"
         display.begin(ray if engine.is_ray else "starting")

@@ -36,7 +36,7 @@ def pairs(
     ] = None,
     override: OverrideOption = None,
 ) -> None:
-    """Pair the training texts of a task with those most like them, without labels.
+    """Pair training texts that are alike, without labels.
 
     Which are alike is told by the recipe's encoder, as it is before training. Texts that dev or
     test has are left out, and so are pairs that a file has already. The file has the task's text

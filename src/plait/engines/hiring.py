@@ -53,7 +53,9 @@ def hired(
 def _at_work(crew: Crew) -> Iterator[Crew]:
     """Close a crew in the end; until then a polite kill of this process is a Ctrl-C."""
 
-    def interrupt(_number: int, _frame: object) -> None:
+    def interrupt(number: int, _frame: object) -> None:
+        # Once: `timeout` sends two in a row, and a second Ctrl-C would let nobody save.
+        signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     is_main = threading.current_thread() is threading.main_thread()  # others hear no signals

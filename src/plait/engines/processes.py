@@ -34,6 +34,9 @@ class ProcessCrew(Crew):
         self.num_places = num_places
         self._context = _find_context()
         self._active: dict[str, tuple[Connection, BaseProcess]] = {}
+        self._unanswered: dict[str, Message] = {}
+        self._again: list[tuple[str, Message, bool]] = []
+        """Messages that will be heard a second time."""
 
     def names(self) -> list[str]:
         """Return the jobs under way."""
@@ -48,19 +51,21 @@ class ProcessCrew(Crew):
         with _undisturbed():
             process.start()
             self._active[name] = here, process
-        there.close()
+            there.close()  # as long as it is open here, nobody hears that the process is gone
 
     def hear(self) -> list[tuple[str, Message, bool]]:
         """Wait until processes have something to say."""
+        if self._again:
+            again, self._again = self._again, []
+            return again
         lines = {line: name for name, (line, _) in self._active.items()}
         heard = []
         for line in cast("list[Connection]", wait(list(lines))):
             name = lines[line]
             try:
-                said: Message | Ending = line.recv()
-            except (EOFError, ConnectionError):
-                process = self._drop(name)
-                lost = f"its process ended without a word (exit code {process.exitcode})"
+                said = self._receive(name, line)
+            except (EOFError, OSError):
+                lost = _describe_end(self._drop(name).exitcode)
                 heard.append((name, (LOST, lost), True))
                 continue
             if is_last := isinstance(said, Ending):
@@ -69,15 +74,28 @@ class ProcessCrew(Crew):
             heard.append((name, said, is_last))
         return heard
 
+    def _receive(self, name: str, line: Connection) -> Message | Ending:
+        with _undisturbed():  # half a message would be none
+            said: Message | Ending = line.recv()
+            if not isinstance(said, Ending):
+                self._unanswered[name] = said
+        return said
+
     def answer(self, name: str, value: Any) -> None:
         """Answer a process, which may be gone by now."""
         with suppress(OSError):
             self._active[name][0].send(value)
+        self._unanswered.pop(name, None)
 
     def stop(self) -> None:
-        """Send every process a polite kill."""
+        """Send every process a polite kill.
+
+        One that waits for an answer cannot end before it has it. A Ctrl-C may have come between, so
+        that what it said is heard once more.
+        """
         for _, process in self._active.values():
             process.terminate()
+        self._again = [(name, message, False) for name, message in self._unanswered.items()]
 
     def close(self) -> None:
         """Kill what is left."""
@@ -87,9 +105,16 @@ class ProcessCrew(Crew):
 
     def _drop(self, name: str) -> BaseProcess:
         line, process = self._active.pop(name)
+        self._unanswered.pop(name, None)
         line.close()
         process.join()
         return process
+
+
+def _describe_end(code: int | None) -> str:
+    if code == -9:  # SIGKILL, which Windows has not
+        return "its process was killed, as it is where a machine runs out of memory"
+    return f"its process ended without a word (exit code {code})"
 
 
 def _find_context() -> SpawnContext | ForkServerContext:

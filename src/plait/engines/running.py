@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from plait.config import flatten
 from plait.data import find_root, sample_root
-from plait.engines.crew import ANYTHING, DONE, Needs
-from plait.errors import DataError, Interrupted, RunError
+from plait.engines.crew import ANYTHING, DONE, LOST, Needs
+from plait.errors import DataError, Interrupted, RunError, WorkerLostError
 from plait.training.folder import RunFolder, take_lock
 
 if TYPE_CHECKING:
@@ -87,7 +87,10 @@ def _work_off(
     for name in wanted:
         if name not in waiting:
             hear(name)
-    note(f"training {len(waiting)} runs, {crew.num_places} at once: {', '.join(waiting)}")
+    if waiting:
+        count = f"{len(waiting)} run{'s' * (len(waiting) > 1)}"
+        at_once = min(len(waiting), crew.num_places)
+        note(f"training {count}, {at_once} at once: {', '.join(waiting)}")
     done = len(wanted) - len(waiting)
     while waiting or crew.names():
         while waiting and len(crew.names()) < crew.num_places:
@@ -103,6 +106,8 @@ def _work_off(
             if word == DONE:
                 note(f"{name} is done, {done} of {len(wanted)}")
                 hear(name)
+            elif failed is None and word == LOST:
+                raise WorkerLostError(f"{name}: {reason[0]}; go on with: {runs.command}")
             elif failed is None:
                 raise RunError(f"{name}: {reason[0]}")
             else:

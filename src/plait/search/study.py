@@ -18,7 +18,7 @@ import numpy as np
 from plait.config import differences, read_recipe, to_toml
 from plait.engines.hiring import hired
 from plait.engines.running import find_needs
-from plait.errors import Interrupted, RecipeError, RunError, UsageError
+from plait.errors import Interrupted, RecipeError, ResourceError, RunError, UsageError
 from plait.search.request import Search
 from plait.search.results import Trial, rank, write_best, write_trials
 from plait.search.space import find_distributions, read_settings, write_override
@@ -68,9 +68,11 @@ def run_search(
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     config = search.read_config()
+    num_places = search.num_jobs and min(search.num_jobs, search.num_trials)
     with (
         _opened(search, config, resume=resume, command=command),
-        hired(search.engine, search.num_jobs, search.out, note, gpu=config.device != "cpu") as crew,
+        _storage_explained(search.out, command),
+        hired(search.engine, num_places, search.out, note, gpu=config.device != "cpu") as crew,
     ):
         study = optuna.create_study(
             storage=f"sqlite:///{search.out.resolve() / 'study.db'}",
@@ -123,6 +125,22 @@ def _opened(search: Search, config: RunConfig, *, resume: bool, command: str) ->
         if not kept.exists():
             write_text(kept, to_toml(config))
         yield
+
+
+@contextmanager
+def _storage_explained(out: Path, command: str) -> Iterator[None]:
+    """Say in a sentence that the study cannot be written, as on a full disk."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import OperationalError
+
+    try:
+        yield
+    except (StorageInternalError, OperationalError) as error:
+        cause = error.__cause__ if isinstance(error, StorageInternalError) else error
+        reason = getattr(cause, "orig", None) or error
+        raise ResourceError(
+            f"{out / 'study.db'} cannot be written: {reason}; mend that, and go on with: {command}"
+        ) from error
 
 
 class _Session:
@@ -232,8 +250,8 @@ class _Session:
             return
         name = f"trial {number}"
         needs = find_needs([config for config, _ in runs], search.data)
+        self.active[name] = trial  # before it begins: a Ctrl-C comes as soon as it has
         self.crew.start(name, run_trial, Job(tuple(runs), search.data), needs)
-        self.active[name] = trial
         self._tell(trial)
 
     def _listen(self, name: str, message: Message, is_last: bool) -> None:
@@ -300,10 +318,9 @@ class _Session:
     def stop(self) -> None:
         """Let every trial save what it has; a second Ctrl-C ends them at once."""
         self.crew.stop()
-        while self.active:
+        while self.crew.names():
             for name, message, is_last in self.crew.hear():
-                if is_last:  # what is done is found to be so by the next sitting
-                    del self.active[name]
-                elif message[0] == "figure":
+                # What is done is found to be so by the next sitting.
+                if not is_last and message[0] == "figure":
                     self._hear_figure(self.active[name], *message[1:])
                     self.crew.answer(name, True)

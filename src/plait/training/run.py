@@ -498,9 +498,14 @@ class _Session:
             self.interrupted.set()
             if self.team.size > 1:  # a launcher passes on what the terminal has sent already
                 return
-            signal.signal(number, previous[number])
+            told = "stopping after this update, to save it"
+            if number == signal.SIGINT:
+                signal.signal(number, previous[number])
+                told += "; once more stops at once"
+            else:  # whoever kills a group, as `timeout` does, may well do so twice
+                signal.signal(number, signal.SIG_IGN)
             with suppress(RuntimeError):  # the signal may have cut into a print of the same stream
-                self.tell("note", "stopping after this update, to save it; once more stops at once")
+                self.tell("note", told)
 
         previous: dict[int, Any] = {}
         for wanted in (signal.SIGINT, signal.SIGTERM):
