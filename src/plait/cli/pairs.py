@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plait.cli.train import DataOption, OverrideOption, RecipeArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plait.config import RunConfig
+    from plait.pairing import Pairs
 
 
 def pairs(
@@ -45,33 +51,20 @@ def pairs(
     """
     from plait.cli.display import Display
     from plait.config import read_recipe
-    from plait.errors import UsageError, suggest
+    from plait.errors import UsageError
 
     if out.exists():
         raise UsageError(f"{out} exists already and is not overwritten; name another --out")
     if not out.parent.is_dir():
         raise UsageError(f"there is no folder {out.parent} for --out {out.name}")
     config = read_recipe(recipe, override or ())
-    if task is None:
-        found = [name for name, spec in config.tasks.items() if spec.is_pair]
-        if len(found) != 1:
-            told = ", ".join(found) or "none has pairs"
-            raise UsageError(f"--task must say whose texts to pair ({told})")
-        (task,) = found
-    if task not in config.tasks:
-        raise UsageError(
-            f"--task {task!r} is no task of {config.name}{suggest(task, config.tasks)}"
-        )
+    chosen = _choose_task(config, task)
     with Display() as display:
-        import pyarrow as pa
-        import pyarrow.csv
-
         from plait.pairing import find_pairs
-        from plait.training.checkpoint import disk_full_told
 
         made = find_pairs(
             config,
-            task,
+            chosen,
             data=data,
             neighbours=neighbours,
             least=least,
@@ -81,23 +74,48 @@ def pairs(
         )
         for path in made.missing:
             display.note(f"{path} is not there, so its texts cannot be left out")
-        columns = zip(*made.texts, strict=True) if made.texts else ((), ())
-        names = config.tasks[task].text
-        table = {name: pa.array(c, pa.string()) for name, c in zip(names, columns, strict=True)}
-        table["similarity"] = pa.array(made.similarity).cast(pa.float64())
-        if not made.texts:
-            raise UsageError(
-                f"no two texts of {task} are so much alike and new; lower --least, or raise "
-                "--neighbours"
-            )
-        with disk_full_told(out):
-            pyarrow.csv.write_csv(pa.table(table), out)
+    if not made.texts:
+        raise UsageError(
+            f"no two texts of {chosen} are so much alike and new; lower --least, or raise "
+            "--neighbours"
+        )
+    _write(made, config.tasks[chosen].text, out)
     typer.echo(
         f"{len(made.texts):,} pairs of {made.num_texts:,} texts are in {out}, similarity "
         f"{made.similarity[0]:.2f} to {made.similarity[-1]:.2f}; left out: {made.known:,} pairs "
         f"that a file has, {made.held_out:,} texts that dev or test has"
     )
     typer.echo(
-        f'To train on them: unlabelled = "{out.resolve()}" in [tasks.{task}] of a recipe that '
+        f'To train on them: unlabelled = "{out.resolve()}" in [tasks.{chosen}] of a recipe that '
         "distils (docs/how-to/distill.md)"
     )
+
+
+def _choose_task(config: RunConfig, task: str | None) -> str:
+    """Return the task that is named, or the only one of pairs."""
+    from plait.errors import UsageError, suggest
+
+    if task is None:
+        found = [name for name, spec in config.tasks.items() if spec.is_pair]
+        if len(found) != 1:
+            told = ", ".join(found) or "none has pairs"
+            raise UsageError(f"--task must say whose texts to pair ({told})")
+        return found[0]
+    if task not in config.tasks:
+        told = suggest(task, config.tasks)
+        raise UsageError(f"--task {task!r} is no task of {config.name}{told}")
+    return task
+
+
+def _write(made: Pairs, columns: Sequence[str], out: Path) -> None:
+    """Write a CSV file of the texts, under the task's own names, and their similarity."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    from plait.training.checkpoint import disk_full_told
+
+    texts = zip(columns, zip(*made.texts, strict=True), strict=True)
+    table = {name: pa.array(some, pa.string()) for name, some in texts}
+    table["similarity"] = pa.array(made.similarity).cast(pa.float64())
+    with disk_full_told(out):
+        pyarrow.csv.write_csv(pa.table(table), out)
