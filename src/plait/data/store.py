@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -387,7 +388,25 @@ def _tokens(arrays: Mapping[str, Tensor], num_columns: int) -> tuple[Ragged, ...
     return tuple(Ragged(*(arrays[f"text{i}_{part}"] for part in PARTS)) for i in range(num_columns))
 
 
-class _Joined(Sequence[str]):
+class _Lazy(Sequence[str]):
+    """Strings that are made when asked for."""
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        return self._at(i)
+
+    @abstractmethod
+    def _at(self, i: int) -> str:
+        """Make number `i`, counted from the first."""
+
+
+class _Joined(_Lazy):
     """Strings and then others, without a copy."""
 
     def __init__(self, one: Sequence[str], other: Sequence[str]):
@@ -396,18 +415,11 @@ class _Joined(Sequence[str]):
     def __len__(self) -> int:
         return len(self._one) + len(self._other)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]
+    def _at(self, i: int) -> str:
         return self._one[i] if i < len(self._one) else self._other[i - len(self._one)]
 
 
-class _Strings(Sequence[str]):
+class _Strings(_Lazy):
     """Strings kept as bytes end to end, decoded when asked for."""
 
     def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]):
@@ -416,14 +428,7 @@ class _Strings(Sequence[str]):
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        i = range(len(self))[index]
+    def _at(self, i: int) -> str:
         return self._data[self._offsets[i] : self._offsets[i + 1]].tobytes().decode("utf-8")
 
 
