@@ -145,6 +145,14 @@ def test_a_prediction_stopped_by_ctrl_c_goes_on(tiny_run, rows, tmp_path):
     assert (len(keys), set(keys.values())) == (120_000, {1})
 
 
+def wait_for_node(log, node):
+    def has_begun():
+        assert node.poll() is None, log.read_text()
+        return "Ray runtime started" in log.read_text()
+
+    wait_until(has_begun)
+
+
 @pytest.fixture
 def two_nodes(tmp_path):
     """Two Ray nodes as processes of this machine: their address, the second one, the settings."""
@@ -153,7 +161,10 @@ def two_nodes(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    settings = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
+    # As in a shell of its own: a Ray of this process's, had by a test before, keeps to itself by
+    # settings with which no second node may join.
+    settings = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    settings |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
     settings["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     common = ["--block", "--num-cpus=1", "--object-store-memory=100000000"]
     port = address.partition(":")[2]
@@ -166,7 +177,7 @@ def two_nodes(tmp_path):
                 options = {"env": settings, "stdout": said, "stderr": said}
                 node = [ray, "start", *words, *common]
                 nodes.append(subprocess.Popen(node, start_new_session=True, **options))
-            wait_until(lambda: "Ray runtime started" in log.read_text())  # noqa: B023 - at once
+            wait_for_node(log, nodes[-1])
         yield address, nodes[1], settings
     finally:
         for node in reversed(nodes):
