@@ -34,6 +34,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
         "hardware": "NVIDIA H200",
     }
     (best / "soup.json").write_text(json.dumps(model), encoding="utf-8")
+    lesser = {"name": "lesser", "about": "One run.", "caution": "It has seen Quora."}
+    lesser["dev"] = dev_figures({"sst": 0.5, "quora": 0.9, "sts": 0.9})
+    (best / "lesser.json").write_text(json.dumps(lesser), encoding="utf-8")
     tried = [{"what": "larger rate", "setting": "lr=1e-4", "fold_overall": 0.7812, "verdict": "no"}]
     (best / "log.json").write_text(json.dumps(tried), encoding="utf-8")
     return page(folder / "records", best=best)
@@ -129,6 +132,14 @@ def test_the_best_model_and_the_log(whole):
     assert "| `overall` | **.800** | .790 to .810 |" in whole
     assert "- Parameters: 33,400,000" in whole
     assert "| larger rate | `lr=1e-4` | no | .7812 |" in whole
+
+
+def test_a_caution_stands_wherever_its_model_does(whole):
+    told = " ".join(whole.split())
+    models = re.findall(r"- \*\*Best model\*\*: (\w+), [^-]+", told)
+    assert models == ["soup", "lesser"]  # best first
+    assert "**Best model**: lesser, overall .783, mean .767 ([more](#best-model)). It has" in told
+    assert "- **It has seen Quora.**" in told
 
 
 def test_rows_of_no_report_are_shown_too(whole):

@@ -87,6 +87,8 @@ class BestModel(_Part):
 
     name: str
     about: str
+    caution: str = ""
+    """What to have in mind with its figures, such as data that its encoder has seen."""
     parameters: int | float | str | None = None
     how_chosen: str = ""
     dev: DevFigures
@@ -199,9 +201,10 @@ def _read_record(path: Path, folder: Path) -> Record:
 
 
 def read_best(folder: Path) -> tuple[list[BestModel], list[Experiment]]:
-    """Read the models worth keeping and the log of what was tried; nothing where there is none."""
+    """Read the models worth keeping, best first, and the log of what was tried, if there are any."""
     log = folder / "log.json"
     models = [_read(path, BestModel) for path in sorted(folder.glob("*.json")) if path != log]
+    models.sort(key=lambda model: model.dev.figure("overall") or 0.0, reverse=True)
     return models, _read(log, list[Experiment]) if log.is_file() else []
 
 

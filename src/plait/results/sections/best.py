@@ -20,7 +20,7 @@ def show_best(results: Results) -> list[str]:
     for model in results.best:
         lines += paragraph(f"**{model.name}**: {model.about}")
         lines += _best_table(model, results)
-        told = []
+        told = [f"**{model.caution}**"] if model.caution else []
         if model.how_chosen:
             told.append(f"How it was chosen: {model.how_chosen}")
         if model.parameters is not None:

@@ -43,9 +43,10 @@ def show_summary(results: Results) -> list[str]:
         "tested yet."
     )
     for model in results.best:
+        caution = f" {model.caution}" if model.caution else ""
         told.append(
             f"**Best model**: {model.name}, overall {figure(model.dev.figure('overall'))}, mean "
-            f"{figure(model.dev.figure('mean'))} ([more](#best-model))."
+            f"{figure(model.dev.figure('mean'))} ([more](#best-model)).{caution}"
         )
     told.append(f"**Not the same**: {_departures(results)} ([more](#settings)).")
     return lines + items(told)
