@@ -155,6 +155,34 @@ def test_a_row_that_dev_has_is_left_out(run, recipe, teacher):
     assert "1 training rows that dev or test has are left out" in (student / "card.md").read_text()
 
 
+def turn_two(recipe):
+    """Write rows without labels: two of the training files, one of them twice, and a new one."""
+    first, second, *_ = read(recipe.parent / "same-train.csv")
+    known = [{"a": first["b"].upper(), "b": first["a"]}, {c: second[c] for c in ("a", "b")}]
+    write(recipe.parent / "same-more.csv", [*known, known[1], {"a": "a new one", "b": "another"}])
+
+
+def test_rows_that_the_training_files_have_are_told(run, recipe, teacher):
+    """And stay: who names them may mean it."""
+    turn_two(recipe)
+    notes = Notes()
+    student = run("student", "train.epochs=1", MORE[1], *distill(teacher), listeners=[notes])
+    told = "2 examples without labels are in the training files, too, and learnt from twice"
+    assert [note for note in notes.told if note.startswith(f"same: {told}")]
+    facts = json.loads((student / "run.json").read_text())["data"]["unlabelled"]["same"]
+    assert facts["rows"] == 4
+
+
+def test_check_finds_those_that_the_training_files_have(recipe, teacher):
+    turn_two(recipe)
+    report = check_recipe(read_recipe(recipe, [MORE[1], *distill(teacher)]))
+    (found,) = [f for f in report.findings if f.split == "unlabelled" and f.check == "overlap"]
+    assert (found.level, found.count) == ("note", 3)
+    assert found.sentence.startswith("3 rows (75.0%) are in train as well, to be learnt from twice")
+    assert [place.line for place in found.places] == [2, 3, 4]
+    assert found.places[0].detail == f"as line 2 of {recipe.parent / 'same-train.csv'}"
+
+
 def test_a_test_file_that_is_not_there_is_told(run, recipe, teacher):
     """Its rows cannot be kept out."""
     notes = Notes()
