@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import random
@@ -15,6 +14,7 @@ import tomli_w
 import torch
 from safetensors.torch import save_file
 
+from csv_rows import write_rows
 from plait.config import read_recipe
 from plait.data import Tokenizer
 from plait.losses import DEFAULT_LOSSES, LOSSES
@@ -225,10 +225,7 @@ def write_tiny_recipe(folder: Path, encoder: Path, *, seed: str = "") -> Path:
         for split, count in (("train", num_train), ("dev", num_dev)):
             rows = _tiny_rows(task, count, f"{split}{seed}")
             tasks[task] |= {"id": "id", split: f"{task}-{split}.csv"}
-            with (folder / tasks[task][split]).open("w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, list(rows[0]))
-                writer.writeheader()
-                writer.writerows(rows)
+            write_rows(folder / tasks[task][split], rows)
     recipe = {
         "name": "tiny",
         "seed": 7,

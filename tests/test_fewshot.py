@@ -220,7 +220,7 @@ def test_stopped_it_goes_on_with_what_it_has(tiny_run, task_file, trials, monkey
     assert measure(tiny_run, task_file, (4, 8), draws=2, note=notes.append) == whole
     assert made == order
     assert len(order) == 4
-    kept = "going on with {} trials finished before this was stopped"
+    kept = "going on with {} trials of a measurement that was stopped"
     assert notes == [kept.format(number) for number in (3, 4)]
     made.clear()
     assert measure(tiny_run, task_file, (4, 8), draws=2) == whole
@@ -262,11 +262,35 @@ def test_another_run_on_the_same_task_leaves_what_is_kept(tiny_run, task_file, t
     made.clear()
     notes = []
     measure(other, task_file, (4,), draws=2, note=notes.append)
-    assert notes == ["going on with 2 trials finished before this was stopped"]
+    assert notes == ["going on with 2 trials of a measurement that was stopped"]
     assert made == [(str(other), 4, 0), (str(other), 4, 1)]  # both began with one encoder
     made.clear()
     measure(tiny_run, task_file, (4,), draws=2)
     assert made == [("raw", 4, 0), ("raw", 4, 1), (str(tiny_run), 4, 1)]
+
+
+@pytest.mark.parametrize("smaller", [{"shots": (4,), "draws": 2}, {"shots": (4, 8), "draws": 1}])
+def test_a_smaller_measurement_leaves_what_a_larger_one_kept(
+    tiny_run, task_file, trials, tmp_path, smaller
+):
+    made, stop = trials
+    stop["at"] = 6  # the raw encoder's four, and two of the run's
+    with pytest.raises(Interrupted, match="stopped with 6 trials of 8"):
+        measure(tiny_run, task_file, (4, 8), draws=2)
+    stop["at"] = None
+    before, notes = made.copy(), []
+    made.clear()
+    measure(tiny_run, task_file, **smaller)
+    again = made.copy()
+    made.clear()
+    measure(tiny_run, task_file, (4, 8), draws=2, note=notes.append)
+    run = str(tiny_run)
+    assert {*before, *again, *made} == {
+        (n, k, d) for n in ("raw", run) for k in (4, 8) for d in (0, 1)
+    }
+    assert len([*before, *again, *made]) == 8  # each was made once
+    assert notes == [f"going on with {6 + len(again)} trials of a measurement that was stopped"]
+    assert not list((cache_root() / "fewshot").iterdir())
 
 
 def test_only_trials_that_are_asked_for_are_counted(tiny_run, task_file, trials):

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from csv_rows import read_rows
 from plait.audit import audit
 from plait.audit.changes import find_typical, measure_changes
 from plait.card import make_card
@@ -52,12 +53,6 @@ def write_rows(path, count, shift=0):
             held = [label for bit, label in enumerate(SIGNS) if (i + shift) >> bit & 1]
             words = " ".join([*(SIGNS[label] for label in held), *["very"] * (i // 8)])
             writer.writerow([f"r{i}", f"the film was {words} .", "/".join(held)])
-
-
-def read_rows(path):
-    """Return the rows of a CSV file."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from itertools import combinations
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from csv_rows import read_rows, write_rows
 from plait import pairing
 from plait.check.embedding import Embedder
 from plait.config import read_recipe
@@ -20,18 +20,6 @@ from plait.pairing import find_pairs
 @pytest.fixture
 def recipe(tiny_recipe):
     return tiny_recipe()
-
-
-def read(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def write(path, rows):
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def texts_of(rows):
@@ -45,8 +33,8 @@ def normal(pair):
 def test_they_are_the_nearest_that_no_file_has(recipe):
     """Against every similarity there is, one by one."""
     config = read_recipe(recipe)
-    train = read(recipe.parent / "same-train.csv")
-    dev = [row for path in recipe.parent.glob("*-dev.csv") for row in read(path)]
+    train = read_rows(recipe.parent / "same-train.csv")
+    dev = [row for path in recipe.parent.glob("*-dev.csv") for row in read_rows(path)]
     known = {normal((row["a"], row["b"])) for row in (*train, *dev) if "a" in row}
     texts = sorted(texts_of(train) - texts_of(dev))
     vectors = F.normalize(Embedder(config, fast=True)(texts, "", None), dim=1)
@@ -74,10 +62,10 @@ def test_small_blocks_find_the_same(recipe, monkeypatch):
 
 
 def test_a_text_that_dev_has_is_in_no_pair(recipe):
-    dev = read(recipe.parent / "same-dev.csv")
-    train = read(recipe.parent / "same-train.csv")
+    dev = read_rows(recipe.parent / "same-dev.csv")
+    train = read_rows(recipe.parent / "same-train.csv")
     spoilt = dev[0]["a"].upper() + " !"
-    write(recipe.parent / "same-train.csv", [*train, {**train[0], "a": spoilt}])
+    write_rows(recipe.parent / "same-train.csv", [*train, {**train[0], "a": spoilt}])
     found = find_pairs(read_recipe(recipe), "same", neighbours=40)
     assert not any(dev[0]["a"] in normal(pair) or spoilt in pair for pair in found.texts)
     assert found.held_out > 0
@@ -85,9 +73,9 @@ def test_a_text_that_dev_has_is_in_no_pair(recipe):
 
 def test_a_pair_that_a_file_has_is_not_new_though_it_is_not_drawn(recipe):
     texts = ["a plain film", "the sad song", "one good book", "this dull meal"]
-    row = read(recipe.parent / "same-train.csv")[0]
+    row = read_rows(recipe.parent / "same-train.csv")[0]
     rows = [{**row, "a": a, "b": b} for a, b in combinations(texts, 2)]
-    write(recipe.parent / "same-train.csv", [{**r, "id": str(i)} for i, r in enumerate(rows)])
+    write_rows(recipe.parent / "same-train.csv", [{**r, "id": str(i)} for i, r in enumerate(rows)])
     for drawn in ("tasks.same.count=3", "tasks.same.train={path='same-train.csv', count=3}"):
         found = find_pairs(read_recipe(recipe, [drawn]), "same")
         assert (found.texts, found.num_texts > 2) == ([], True)
@@ -125,7 +113,7 @@ def test_vectors_are_as_the_encoder_makes_them(recipe):
 
     config = read_recipe(recipe)
     embedder = Embedder(config)
-    text = read(recipe.parent / "same-train.csv")[0]["a"]
+    text = read_rows(recipe.parent / "same-train.csv")[0]["a"]
     ids, _ = embedder.tokenizer.encode([text], 30, "head")
     before, after = embedder.tokenizer.layout.single
     row = torch.tensor([[*before, *ids.tolist(), *after]])

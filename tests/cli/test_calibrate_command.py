@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import tomllib
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 
+from csv_rows import read_rows, write_rows
 from plait.predict import Predictor
 
 
@@ -81,15 +81,11 @@ def test_dev_rows_that_are_all_right_tell_no_temperature(plait, run, tmp_path):
     model = Predictor.load(run)
     root = Path(model.config.data.root)
     other = shutil.copytree(root, tmp_path / "other")
-    with (root / "mood-dev.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(root / "mood-dev.csv")
     said = model.predict("mood", [row["text"] for row in rows])
     right = [row for row, answer in zip(rows, said, strict=True) if answer.label == row["label"]]
     assert 2 < len(right) < len(rows)
-    with (other / "mood-dev.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(right)
+    write_rows(other / "mood-dev.csv", right)
     done = plait("calibrate", run, "--data", other)
     count = len(right)
     assert f"note: mood is left as it is: of its {count} dev rows {count} are right" in done.err

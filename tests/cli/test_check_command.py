@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import pytest
+
+from csv_rows import read_rows
 
 
 @pytest.fixture
@@ -42,8 +43,7 @@ def test_json_and_csv(plait, recipe, tmp_path):
     told = json.loads(done.out)
     assert told["stops"] is False
     assert [s["rows"] for s in told["splits"]] == [48, 18, 32, 16, 24, 12]
-    with out.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(out)
     assert sum(len(f["places"]) or 1 for f in told["findings"]) == len(rows)
     assert {"check": "contradictions", "line": "4"}.items() <= (
         next(r for r in rows if r["check"] == "contradictions" and r["line"] == "4").items()

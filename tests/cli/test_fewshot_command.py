@@ -66,7 +66,7 @@ def test_stopped_it_says_what_is_kept(plait, trained, task, monkeypatch):
     assert done.err.splitlines()[-1] == told
     done = plait("fewshot", trained, *words)
     assert done.code == 0
-    assert "note: going on with 1 trial finished" in done.err
+    assert "note: going on with 1 trial of a measurement" in done.err
 
 
 def test_one_draw_has_no_spread(plait, trained, task):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import shutil
@@ -10,6 +9,7 @@ import shutil
 import pytest
 from rich.console import Console
 
+from csv_rows import read_rows
 from plait.cli.mistakes import _show_text
 
 
@@ -40,8 +40,7 @@ def test_json_and_csv(plait, trained, tmp_path):
     assert (values["run"], values["split"]) == (str(trained), "dev")
     near = values["tasks"]["near"]
     assert len(near["worst"]) == 3
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(path)
     assert len(rows) == near["mistakes"] > 5
     assert rows[0]["id"] == near["worst"][0]["id"]
     assert int(rows[0]["line"]) == near["worst"][0]["line"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import pytest
+
+from csv_rows import read_rows
 
 
 @pytest.fixture
@@ -17,8 +18,7 @@ def test_from_a_recipe_to_a_student(plait, recipe, tmp_path):
     out = tmp_path / "pairs.csv"
     done = plait("pairs", recipe, "--task", "same", "--neighbours", "2", "--out", out)
     assert done.code == 0, done.err
-    with out.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(out)
     assert list(rows[0]) == ["a", "b", "similarity"]
     assert done.out.startswith(f"{len(rows)} pairs of ")
     told = done.out.splitlines()[1].removeprefix("To train on them: ").partition(" in [tasks.")[0]

@@ -120,6 +120,24 @@ def test_given_rows_need_neither_data_nor_encoder(recipe, monkeypatch):
         plan(recipe)
 
 
+def test_rows_that_a_teacher_answers_are_counted(recipe):
+    """Whether a task's training rows are given or read."""
+    (recipe.parent / "more.csv").write_text("text\n" + "b a a\n" * 7)
+    (recipe.parent / "one.csv").write_text("text\nb b b\n")
+    words = ["-o", "stages=['warm', 'learn']"]
+    words += ["-o", "stage.learn.kind={name='distill', teacher='any', tasks=['mood', 'same']}"]
+    words += ["-o", "tasks.mood.unlabelled='more.csv'", "-o", "tasks.same.unlabelled='one.csv'"]
+    out = plan(recipe, *words)
+    assert "\nmood: 7 of its examples have no label but the teacher's answer\n" in out
+    assert "\nsame: 1 of its examples has no label but the teacher's answer\n" in out
+    for given in (GIVEN, GIVEN[:2]):
+        assert plan(recipe, *words, *given) == out
+    stages = json.loads(plan(recipe, *words, *GIVEN, "--json"))["stages"]
+    counts = [{task: facts["examples"] for task, facts in s["tasks"].items()} for s in stages]
+    assert counts == [ROWS, {"mood": 27, "same": 9, "near": 10}]
+    assert [s["unlabelled"] for s in stages] == [{}, {"mood": 7, "same": 1}]
+
+
 @pytest.mark.parametrize(
     ("schedule", "turns"),
     [

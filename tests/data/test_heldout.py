@@ -97,6 +97,23 @@ def test_rows_of_one_text(read, drop, kept, counts):
     assert [report.held_out for report in split.reports] == counts
 
 
+def test_a_task_that_has_no_part_counts_as_well(read, tmp_path):
+    """As if it were one of the run's: files of its dev and test, folds of its train."""
+    for data in ({"drop_overlap": True}, {"drop_overlap": True, "folds": 3}):
+        tables = (
+            {"tasks": TASKS},
+            {"tasks": {"one": TASKS["one"]}, "held_out": {"two": TASKS["two"]}},
+        )
+        with_two, held = (
+            find_held_out(validate(RunConfig, {"name": "x", "data": data, **t}, "x"), tmp_path)
+            for t in tables
+        )
+        assert (held.texts == with_two.texts).all()
+        assert (held.pairs == with_two.pairs).all()
+        assert held.files == with_two.files
+        assert len(held.pairs) >= 3
+
+
 def test_the_report_tells(read):
     assert [str(report) for report in read("one", True).reports] == [
         "one-train.csv: 3 rows, 2 left out, which dev or test has",

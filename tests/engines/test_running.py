@@ -10,12 +10,13 @@ import time
 
 import pytest
 
+import plait
 from plait.config import read_recipe
 from plait.engines import Engine
 from plait.engines.hiring import hired
 from plait.engines.processes import ProcessCrew
 from plait.engines.running import RunJob, Runs, find_needs, train_run, train_runs
-from plait.errors import Interrupted, RunError, WorkerLostError
+from plait.errors import DiskFullError, Interrupted, ResourceError, RunError, WorkerLostError
 from plait.training.checkpoint import load_state
 
 LONG = ["train.epochs=2000", "log_every=1", "save_every=5"]
@@ -29,6 +30,19 @@ class Broken(Regularizer):
 
     def __call__(self, model, task, batch, outputs, loss):
         return [][7]
+"""
+
+FULL = """
+import errno
+
+from plait.training.listeners import LISTENERS, Listener
+
+@LISTENERS.register("full")
+class Full(Listener):
+    '''The disk is full when the first update is told.'''
+
+    def step(self, record):
+        raise OSError(errno.ENOSPC, "No space left on device")
 """
 
 
@@ -70,6 +84,18 @@ def test_one_that_fails_ends_the_others(crew, tiny_recipe, tmp_path, notes):
         train_runs(Runs(wanted, None, "again"), crew, note=notes.append)
     assert crew.names() == []
     assert notes == ["training 1 run, 1 at once: wrong"]
+
+
+def test_a_full_disk_is_told_as_by_a_run_of_its_own(crew, tiny_recipe, tmp_path):
+    (tmp_path / "full.py").write_text(FULL)
+    settings = [f"plugins=['{tmp_path / 'full.py'}']", "listeners=[{name='full'}]"]
+    config, out = read_recipe(tiny_recipe(), settings), tmp_path / "out"
+    with pytest.raises(DiskFullError) as alone:
+        plait.train(config, out)
+    with pytest.raises(ResourceError) as among_others:
+        train_runs(Runs({"some": (config, out)}, None, "again"), crew)
+    assert str(among_others.value) == f"some: {alone.value}"
+    assert among_others.value.exit_code == alone.value.exit_code == 1
 
 
 def test_where_failures_are_noted_the_others_go_on(crew, tiny_recipe, tmp_path, notes):

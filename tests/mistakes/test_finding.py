@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from csv_rows import read_rows
 from plait.mistakes import Other, find_mistakes, find_nearest, list_mistakes
 from plait.predict import Predictor
 
@@ -123,7 +123,6 @@ def test_the_table_can_be_read_back(model, tmp_path):
     dev = model.load_split("dev", tasks=["same"])
     found = {"same": find_mistakes(model, "same", dev["same"], top=1)}
     _write_csv(tmp_path / "wrong.csv", found, dev)
-    with (tmp_path / "wrong.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(tmp_path / "wrong.csv")
     assert rows[0]["line"] == str(found["same"].worst[0].place.number)
     assert (rows[0]["text"], rows[0]["text2"]) == found["same"].worst[0].texts

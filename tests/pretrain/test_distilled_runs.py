@@ -243,6 +243,55 @@ def test_a_teacher_that_changed_meanwhile(run, teacher, monkeypatch):
         run("student", *settings, resume=True)
 
 
+SPELLINGS = {"slash": "teacher/", "dots": "other/../teacher", "link": "link"}
+
+
+@pytest.mark.parametrize("spelling", [*SPELLINGS, "absolute", "elsewhere"])
+def test_the_teacher_may_be_spelled_otherwise(run, teacher, tmp_path, monkeypatch, spelling):
+    """A resumed run compares which folder taught it, not how that was written."""
+    (tmp_path / "link").symlink_to(teacher)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    go_on = stopped(run, "teacher", "train" if spelling == "slash" else "stage.distill")
+    if spelling == "elsewhere":
+        monkeypatch.chdir(tmp_path / "other")
+    spelled = {**SPELLINGS, "absolute": teacher, "elsewhere": "../teacher"}[spelling]
+    out = go_on(spelled)
+    assert (out / "scores.json").is_file()
+    assert 'teacher = "teacher"' in (out / "recipe.toml").read_text()
+
+
+def test_an_ensemble_may_be_spelled_otherwise(run, teacher, tmp_path, monkeypatch):
+    make_ensemble([teacher, run("more", "seed=3")], tmp_path / "both", "mean")
+    monkeypatch.chdir(tmp_path)
+    assert (stopped(run, "both")(tmp_path / "both") / "scores.json").is_file()
+
+
+@pytest.mark.parametrize("other", ["more", 3])
+def test_another_teacher_is_another_setting(run, teacher, other):
+    run("more", "seed=3")
+    with pytest.raises(RunError, match=r"another recipe \(stage\.distill\.kind\.teacher: "):
+        stopped(run, teacher)(other)
+
+
+def stopped(run, teacher, where="stage.distill"):
+    """Stop a student, and return what goes on with it: a call with a teacher's folder."""
+
+    class Stop(Listener):
+        def step(self, record):
+            raise Crash
+
+    def start(folder, **options):
+        folder = folder if isinstance(folder, int) else str(folder)
+        kind = f"{where}.kind={{name='distill', teacher={json.dumps(folder)}}}"
+        settings = ["stages=['distill']", "train.max_steps=2", "save_every=1", kind]
+        return run("student", *settings, **options)
+
+    with pytest.raises(Crash):
+        start(teacher, listeners=[Stop()])
+    return lambda folder: start(folder, resume=True)
+
+
 def test_a_crash_while_the_teacher_answers(run, teacher):
     class Stop(Listener):
         left = 1

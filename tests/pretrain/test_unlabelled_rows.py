@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from dataclasses import replace
@@ -13,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import plait
+from csv_rows import read_rows, write_rows
 from plait.check import check_recipe
 from plait.config import read_recipe
 from plait.data import Dataset
@@ -39,21 +39,9 @@ def recipe(tiny_recipe):
     """The tiny recipe, and rows of another seed's without their labels."""
     path, other = tiny_recipe(), tiny_recipe("other", seed="more")
     for task, columns in TEXTS.items():
-        rows = read(other.parent / f"{task}-train.csv")
-        write(path.parent / f"{task}-more.csv", [{c: row[c] for c in columns} for row in rows])
+        rows = read_rows(other.parent / f"{task}-train.csv")
+        write_rows(path.parent / f"{task}-more.csv", [{c: row[c] for c in columns} for row in rows])
     return path
-
-
-def read(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def write(path, rows):
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 class Notes(Listener):
@@ -106,12 +94,12 @@ def test_its_answer_is_their_label(run, recipe, teacher):
     """With weight 0, it is fine-tuning on a file that holds its answers for labels."""
     model = plait.load(teacher, precision="auto")
     for task, columns in TEXTS.items():
-        rows = read(recipe.parent / f"{task}-more.csv")
+        rows = read_rows(recipe.parent / f"{task}-more.csv")
         texts = [tuple(row[c] for c in columns) for row in rows]
         answers = model.predict(task, texts)
         found = [answer.label if task == "mood" else answer.value for answer in answers]
         told = [{**row, ANSWERS[task]: value} for row, value in zip(rows, found, strict=True)]
-        write(recipe.parent / f"{task}-told.csv", told)
+        write_rows(recipe.parent / f"{task}-told.csv", told)
     added = [
         f"tasks.{t}.train=['{t}-train.csv', {{path='{t}-told.csv', id='', drop_overlap=true}}]"
         for t in TEXTS
@@ -144,15 +132,45 @@ def test_an_ensemble_answers_too(run, teacher, tmp_path):
 
 
 def test_a_row_that_dev_has_is_left_out(run, recipe, teacher):
-    path, dev = recipe.parent / "same-more.csv", read(recipe.parent / "same-dev.csv")
+    path, dev = recipe.parent / "same-more.csv", read_rows(recipe.parent / "same-dev.csv")
     turned = {"a": dev[0]["b"].upper(), "b": dev[0]["a"]}
-    write(path, [turned, {"a": "a new one", "b": "and another"}])
+    write_rows(path, [turned, {"a": "a new one", "b": "and another"}])
     notes = Notes()
     student = run("student", "train.epochs=1", MORE[1], *distill(teacher), listeners=[notes])
     assert "same-more.csv: 2 rows, 1 left out, which dev or test has" in notes.told
     facts = json.loads((student / "run.json").read_text())["data"]["unlabelled"]["same"]
     assert (facts["rows"], facts["held_out_rows"]) == (1, 1)
     assert "1 training rows that dev or test has are left out" in (student / "card.md").read_text()
+
+
+def turn_two(recipe):
+    """Write rows without labels: two of the training files, one of them twice, and a new one."""
+    first, second, *_ = read_rows(recipe.parent / "same-train.csv")
+    known = [{"a": first["b"].upper(), "b": first["a"]}, {c: second[c] for c in ("a", "b")}]
+    write_rows(
+        recipe.parent / "same-more.csv", [*known, known[1], {"a": "a new one", "b": "another"}]
+    )
+
+
+def test_rows_that_the_training_files_have_are_told(run, recipe, teacher):
+    """And stay: who names them may mean it."""
+    turn_two(recipe)
+    notes = Notes()
+    student = run("student", "train.epochs=1", MORE[1], *distill(teacher), listeners=[notes])
+    told = "2 examples without labels are in the training files, too, and learnt from twice"
+    assert [note for note in notes.told if note.startswith(f"same: {told}")]
+    facts = json.loads((student / "run.json").read_text())["data"]["unlabelled"]["same"]
+    assert facts["rows"] == 4
+
+
+def test_check_finds_those_that_the_training_files_have(recipe, teacher):
+    turn_two(recipe)
+    report = check_recipe(read_recipe(recipe, [MORE[1], *distill(teacher)]))
+    (found,) = [f for f in report.findings if f.split == "unlabelled" and f.check == "overlap"]
+    assert (found.level, found.count) == ("note", 3)
+    assert found.sentence.startswith("3 rows (75.0%) are in train as well, to be learnt from twice")
+    assert [place.line for place in found.places] == [2, 3, 4]
+    assert found.places[0].detail == f"as line 2 of {recipe.parent / 'same-train.csv'}"
 
 
 def test_a_test_file_that_is_not_there_is_told(run, recipe, teacher):
@@ -236,7 +254,7 @@ def test_a_stage_without_a_teacher_leaves_them_alone(run, teacher):
 
 
 def test_a_column_that_is_missing(run, recipe, teacher, tmp_path):
-    write(recipe.parent / "mood-more.csv", [{"words": "a fine film"}])
+    write_rows(recipe.parent / "mood-more.csv", [{"words": "a fine film"}])
     with pytest.raises(DataError, match=r"mood-more\.csv.*no column 'text'"):
         run("student", *MORE, *distill(teacher))
     assert not (tmp_path / "student").exists()

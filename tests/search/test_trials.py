@@ -211,3 +211,26 @@ def test_trials_at_a_time(search):
     trials = run_search(search(RANGE, num_trials=3, num_jobs=2))
     assert sorted(trial.number for trial in trials) == [1, 2, 3]
     assert {trial.state for trial in trials} == {"done"}
+
+
+HUNGRY = """
+from plait.losses import LOSSES, CrossEntropy
+
+@LOSSES.register("hungry")
+class Hungry(CrossEntropy):
+    '''Wants more than there is.'''
+
+    def __call__(self, outputs, labels):
+        raise MemoryError
+"""
+
+
+def test_a_trial_that_runs_out_of_memory_is_recorded_as_well(search, tmp_path):
+    (tmp_path / "hungry.py").write_text(HUNGRY)
+    plugin = [f"plugins=['{tmp_path / 'hungry.py'}']"]
+    space = '"tasks.mood.loss" = {values = ["cross-entropy", "hungry"]}'
+    trials = run_search(search(space, num_trials=4, overrides=plugin))
+    failed = [trial for trial in trials if trial.settings["tasks.mood.loss"] == "hungry"]
+    assert failed
+    assert {trial.state for trial in failed} == {"failed"}
+    assert all(trial.note.startswith("out of memory") for trial in failed)

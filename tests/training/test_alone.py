@@ -161,3 +161,54 @@ def test_alone_what_is_pre_trained_for_others_later_is_left_out(tiny_recipe):
     alone = plan_alone(read_recipe(tiny_recipe(), overrides), ROWS)
     assert alone["mood"].config.stages == ("first",)
     assert alone["same"].config.stages == ("words", "second")
+
+
+SPOILT = {  # what keeps rows or texts out of training, and the split that they are kept out of
+    "drop": (["data.drop_overlap=true"], "train"),
+    "folds": (["data.drop_overlap=true", "data.folds=3"], "train"),
+    "words": (WORDS, "train"),
+    "teacher": (
+        [
+            "tasks.same.unlabelled='same-train.csv'",
+            "stages=['distill']",
+            "stage.distill.kind={name='distill', teacher='any'}",
+        ],
+        "unlabelled",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_a_task_alone_has_the_rows_of_the_joint_run(tiny_recipe, what):
+    """Though others' dev files have some of them."""
+    recipe = tiny_recipe()
+    pairs = (recipe.parent / "near-dev.csv").read_text("utf-8").splitlines()[1:4]
+    pairs += (recipe.parent / "near-train.csv").read_text("utf-8").splitlines()[1:]
+    with (recipe.parent / "same-train.csv").open("a", encoding="utf-8") as file:
+        for i, line in enumerate(pairs):
+            _, a, b, _ = line.split(",")
+            file.write(f"x{i},{b},{a},1\n")
+    overrides, split = SPOILT[what]
+    config = read_recipe(recipe, overrides)
+    alone = plan_alone(config, ROWS)["same"].config
+    assert alone.held_out.keys() == {"mood", "near"}
+    tokenizer = Tokenizer.from_file(find_encoder(config.encoder.source).tokenizer)
+    joint, own = (load_data(c, tokenizer, split)["same"] for c in (config, alone))
+    assert own.texts() == joint.texts()
+    assert (own.held_out() == joint.held_out()).all()
+    # What is kept out, the task's own files would not have kept out.
+    narrow = load_data(alone.model_copy(update={"held_out": {}}), tokenizer, split)["same"]
+    assert len(narrow) > len(own) or narrow.held_out().sum() < own.held_out().sum()
+
+
+def test_a_recipe_alone_holds_nothing_out_that_the_joint_one_does_not(tiny_recipe):
+    assert not plan_alone(read_recipe(tiny_recipe()), ROWS)["same"].config.held_out
+
+
+def test_what_the_joint_recipe_holds_out_is_held_out_alone(tiny_recipe, tmp_path):
+    more = "held_out.far={kind='score', range=[0, 5], text=['a', 'b'], test='near-dev.csv'}"
+    config = read_recipe(tiny_recipe(), ["data.drop_overlap=true", more])
+    alone = plan_alone(config, ROWS)["mood"].config
+    assert alone.held_out.keys() == {"same", "near", "far"}
+    (tmp_path / "x.toml").write_text(to_toml(alone), encoding="utf-8")
+    assert read_recipe(tmp_path / "x.toml") == alone

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-
 import pyarrow as pa
 import pyarrow.parquet
 
+from csv_rows import read_rows
 from plait.config import read_recipe
 from plait.training.run import train
 
@@ -14,8 +13,7 @@ from plait.training.run import train
 def test_a_folder_of_parquet_trains_as_one_file(tiny_recipe, tmp_path):
     """Down to the bits, pre-training included."""
     recipe = tiny_recipe()
-    with (recipe.parent / "mood-train.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(recipe.parent / "mood-train.csv")
     (recipe.parent / "parts").mkdir()
     for number, start in enumerate((0, 7, 30)):
         some = rows[start : (7, 30, len(rows))[number]]

@@ -57,7 +57,7 @@ def check_duplicates(rows: SplitRows) -> Iterator[Finding]:
 
 
 def check_overlap(first: SplitRows, second: SplitRows) -> Iterator[Finding]:
-    """Tell of rows of the second split (dev, test) that the first (train) has, too."""
+    """Tell of rows of the second split (dev, test, unlabelled) that the first (train) has, too."""
     shared = np.flatnonzero(np.isin(second.prints, first.prints))
     if len(shared) == 0:
         return
@@ -65,16 +65,19 @@ def check_overlap(first: SplitRows, second: SplitRows) -> Iterator[Finding]:
     twins = where[np.searchsorted(known, second.prints[shared])]
     details = [f"as line {place.line} of {place.file}" for place in first.places(twins)]
     share = len(shared) / len(second)
-    yield second.finding(
-        "overlap",
-        "warning",
+    told = (
         f"{num_rows(len(shared))} ({share:.1%}) {'is' if len(shared) == 1 else 'are'} in "
-        f"{first.split} as well, so {second.split} scores are flattered",
-        f"take them out of {first.split}"
-        + (", or set data.drop_overlap" if first.split == "train" else ""),
-        shared,
-        details,
+        f"{first.split} as well, "
     )
+    if second.split == "unlabelled":
+        told += "to be learnt from twice: with the label and without"
+        advice = "leave them out unless that is meant"
+        yield second.finding("overlap", "note", told, advice, shared, details)
+        return
+    told += f"so {second.split} scores are flattered"
+    advice = f"take them out of {first.split}"
+    advice += ", or set data.drop_overlap" if first.split == "train" else ""
+    yield second.finding("overlap", "warning", told, advice, shared, details)
 
 
 def _groups(rows: SplitRows) -> Iterator[list[int]]:

@@ -149,7 +149,8 @@ def _check_split(
 
 
 def _check_overlaps(splits: dict[str, SplitRows]) -> Iterator[Finding]:
-    for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
+    pairs = (("train", "dev"), ("train", "test"), ("dev", "test"), ("train", "unlabelled"))
+    for first, second in pairs:
         if first in splits and second in splits:
             yield from check_overlap(splits[first], splits[second])
 

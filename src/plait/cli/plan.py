@@ -34,7 +34,7 @@ def plan(
         typer.Option(
             "--rows",
             metavar="TASK=N",
-            help="Plan with N training rows of a task, its files unread; may be repeated.",
+            help="Plan with N training rows of a task, their files unread; may be repeated.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
@@ -107,13 +107,13 @@ def _read_rows(options: Sequence[str], config: RunConfig) -> dict[str, int]:
 
 
 def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> Amounts:
-    """Read the training rows of the tasks that take part, and texts, but for rows given."""
+    """Read the rows of the tasks that take part, and texts, but for training rows given."""
     from plait.training.amounts import Amounts
 
-    stages = [config.stage_config(name) for name in config.stages]
-    needed = {task for stage in stages for task in stage.tasks or config.tasks}
-    to_read = {task: None for task in config.tasks if task in needed - given.keys()}
-    if not to_read:
+    needed = config.trained_tasks
+    to_read = {task: None for task in needed if task not in given}
+    to_answer = {task: None for task in needed if config.tasks[task].unlabelled}
+    if not to_read and not to_answer:
         return Amounts(given)
 
     from plait.cli.display import Display
@@ -128,7 +128,7 @@ def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> 
         )
         texts = load_named_texts(config, tokenizer, data=data, progress=display.reading)
         unlabelled = load_data(
-            config, tokenizer, "unlabelled", data=data, tasks=to_read, progress=display.reading
+            config, tokenizer, "unlabelled", data=data, tasks=to_answer, progress=display.reading
         )
     finally:
         display.close()
@@ -167,6 +167,9 @@ def _describe_stage(stage: StagePlan) -> Iterator[str]:
     yield ""
     titles = ["task", "examples", "batch", "batches", "taken", "passes", "each example seen"]
     yield from _columns([titles, *(_show_task(name, t) for name, t in stage.tasks.items())])
+    for name, count in stage.unlabelled.items():
+        has = "has" if count == 1 else "have"
+        yield f"{name}: {count:,} of its examples {has} no label but the teacher's answer"
     yield ""
     titles = ["epoch", "turns", "updates", *stage.tasks, "order"]
     yield from _columns([titles, *_show_epochs(stage.epochs)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from plait.config.sections import RunConfig
 
@@ -17,8 +17,15 @@ def to_toml(config: RunConfig) -> str:
     return tomli_w.dumps(_without_none(config.model_dump(mode="json")))
 
 
-def differences(old: RunConfig, new: RunConfig) -> list[str]:
-    """List `key: old -> new` for every setting in which two recipes differ."""
+def differences(
+    old: RunConfig,
+    new: RunConfig,
+    is_same: Callable[[str, Any, Any], bool] = lambda *_: False,
+) -> list[str]:
+    """List `key: old -> new` for every setting in which two recipes differ.
+
+    `is_same` may say of a key and two values, both set, that they mean the same.
+    """
     a, b = list_settings(old), list_settings(new)
 
     def show(flat: Mapping[str, Any], key: str) -> str:
@@ -27,7 +34,7 @@ def differences(old: RunConfig, new: RunConfig) -> list[str]:
     return [
         f"{key}: {show(a, key)} -> {show(b, key)}"
         for key in sorted(a.keys() | b.keys())
-        if a.get(key) != b.get(key)
+        if a.get(key) != b.get(key) and not (key in a and key in b and is_same(key, a[key], b[key]))
     ]
 
 

@@ -432,6 +432,9 @@ class RunConfig(Section):
         min_length=1
     )
     """One table per task, under a name of yours."""
+    held_out: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TaskConfig] = {}
+    """Tasks that have no part in the run, but whose dev and test files count where rows or texts
+    are kept out of training, as those of [tasks] do."""
     texts: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TextsConfig] = {}
     """Texts without labels that stages may name, under names of yours."""
     start: StartConfig | None = None

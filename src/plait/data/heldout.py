@@ -119,7 +119,7 @@ def find_held_out(config: RunConfig, root: Path | None) -> HeldOut:
     """Gather what a recipe holds out: all dev and test files, and with `data.folds` the fold."""
     fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
     splits, missing = [], []
-    for name, task in config.tasks.items():
+    for name, task in (*config.tasks.items(), *config.held_out.items()):
         if fold and task.train:
             # Read as training reads it, so that the same rows are drawn and dealt.
             policy = task.bad_rows or config.data.bad_rows

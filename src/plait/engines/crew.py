@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plait.errors import Interrupted, foresee
+from plait.errors import Interrupted, ResourceError, foresee
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +22,9 @@ Tell = Callable[[Message], Any]
 Work = Callable[[Tell, Any], Message]
 """A job's function, which can be imported by its name."""
 
-DONE, FAILED, STOPPED, LOST = "done", "failed", "stopped", "lost"
-"""Words that last messages begin with, all but the first before a reason. What is lost had no last
-word."""
+DONE, FAILED, SPENT, STOPPED, LOST = "done", "failed", "spent", "stopped", "lost"
+"""Words that last messages begin with, all but the first before a reason. Spent is what the job's
+machine had: its disk, its memory. What is lost had no last word."""
 
 
 class UnheardError(Exception):
@@ -64,7 +64,8 @@ def perform(work: Work, tell: Tell, job: Any) -> Ending:
         return Ending((STOPPED, "nobody hears it any more"))
     except Exception as error:
         if foreseen := foresee(error):
-            return Ending((FAILED, str(foreseen)))
+            word = SPENT if isinstance(foreseen, ResourceError) else FAILED
+            return Ending((word, str(foreseen)))
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return Ending((FAILED, said), traceback.format_exc())
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from plait.config import flatten
 from plait.data import find_root, sample_root
-from plait.engines.crew import ANYTHING, DONE, LOST, Needs
-from plait.errors import DataError, Interrupted, RunError, WorkerLostError
+from plait.engines.crew import ANYTHING, DONE, LOST, SPENT, Needs
+from plait.errors import DataError, Interrupted, ResourceError, RunError, WorkerLostError
 from plait.training.folder import RunFolder, take_lock
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ def _work_off(
                 hear(name)
             elif failed is None and word == LOST:
                 raise WorkerLostError(f"{name}: {reason[0]}; go on with: {runs.command}")
+            elif failed is None and word == SPENT:
+                raise ResourceError(f"{name}: {reason[0]}")
             elif failed is None:
                 raise RunError(f"{name}: {reason[0]}")
             else:

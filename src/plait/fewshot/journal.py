@@ -37,19 +37,22 @@ class Journal:
         text = json.dumps(values, sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:40]
         self.path: Path = cache_root() / "fewshot" / f"{name}.jsonl"
-        self.figures: dict[Key, float] = {}
-        for line in self._read_lines():
-            with suppress(ValueError, TypeError):  # the last may have been cut off by a kill
-                shots, draw, figure = json.loads(line)
-                self.figures[shots, draw] = math.nan if figure is None else float(figure)
+        self.figures = self.read()
         self.kept = set(self.figures)
         """Trials that are on disk."""
 
-    def _read_lines(self) -> list[str]:
+    def read(self) -> dict[Key, float]:
+        """Return the figures on disk, to which another process may add."""
+        figures: dict[Key, float] = {}
         try:
-            return self.path.read_text(encoding="utf-8").splitlines()
+            lines = self.path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
-            return []
+            return figures
+        for line in lines:
+            with suppress(ValueError, TypeError):  # the last may have been cut off by a kill
+                shots, draw, figure = json.loads(line)
+                figures[shots, draw] = math.nan if figure is None else float(figure)
+        return figures
 
     def add(self, key: Key, figure: float) -> None:
         """Keep the figure of a trial."""

@@ -167,7 +167,8 @@ def measure_few_shot(
     `task_file` is a recipe with one task and, if wanted, [train] settings over SETTINGS;
     `overrides` come last. The rows of a draw follow from the seed and the draw alone: those of
     fewer shots are among those of more, and every encoder gets the same. Where it is stopped,
-    trials that are done are kept, and the same call goes on with them.
+    trials that are done are kept, and the same call goes on with them; a smaller one that is
+    finished in between takes its own of them, and leaves them all.
     """
     config = read_task(task_file, overrides)
     (name,) = config.tasks
@@ -194,7 +195,7 @@ def measure_few_shot(
         return f"{num_kept} trial{'' if num_kept == 1 else 's'}" if num_kept else ""
 
     if note is not None and (kept := tell_kept()):
-        note(f"going on with {kept} finished before this was stopped")
+        note(f"going on with {kept} of a measurement that was stopped")
     found: dict[str, list[Figures]] = {}
     try:
         for contender, rows, journal in entries:
@@ -213,8 +214,10 @@ def measure_few_shot(
             raise Interrupted("stopped before a trial was finished; nothing is kept") from None
         kept = f"stopped with {kept} of {total} finished and kept"
         raise Interrupted(f"{kept}; the same command goes on from there") from None
-    for *_, journal in entries:
-        journal.remove()
+    # Where there are more, a larger measurement was stopped, or is under way, which wants them all.
+    if all(journal.read().keys() <= set(keys) for *_, journal in entries):
+        for *_, journal in entries:
+            journal.remove()
     return FewShot(
         task=name,
         metric=tasks[name].metric,

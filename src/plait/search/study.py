@@ -266,7 +266,7 @@ class _Session:
             self._end(trial, TrialState.COMPLETE, values[0])
         elif event == "pruned":
             self._end(trial, TrialState.PRUNED, None)
-        elif event in ("failed", "lost"):
+        elif event in ("failed", "spent", "lost"):
             self._fail(trial, values[0])
 
     def _hear_figure(self, trial: Any, step: int, value: float) -> bool:

@@ -15,6 +15,7 @@ from plait.errors import RecipeError
 from plait.pretrain.meta import MetaKind
 from plait.training.amounts import Amounts
 from plait.training.build import build_kind
+from plait.training.holding import holds_out
 from plait.training.plan import plan_run
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def plan_alone(config: RunConfig, rows: Mapping[str, int] | Amounts) -> dict[str
     stage accumulates, its last update may take up to `accumulate - 1` batches more.
 
     A stage that pre-trains does so on the task's own texts, in as many passes as the joint run
-    makes over all of them; [texts.NAME], which are no task's, are there in full.
+    makes over all of them; [texts.NAME], which are no task's, are there in full. What dev or test
+    of any task keeps out of the joint run's training is kept out of each one's.
     """
     amounts = rows if isinstance(rows, Amounts) else Amounts(rows)
     plan = plan_run(config, amounts)
@@ -137,6 +139,9 @@ def _restrict(
         updates += budget["max_steps"]
     taken = sum(stage.tasks[task].batches_taken for stage in stages.values())
     alone = RunConfig.model_validate(table)
+    if holds_out(alone):
+        others = {name: other for name, other in config.tasks.items() if name != task}
+        alone = alone.model_copy(update={"held_out": others | config.held_out})
     before = plan_run(alone, amounts).updates - updates if pretraining else 0
     return Alone(alone, taken, updates, before)
 

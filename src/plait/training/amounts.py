@@ -35,9 +35,13 @@ class Amounts:
 
     def stage_rows(self, config: RunConfig, name: str) -> dict[str, int]:
         """Training rows by task that a stage learns from; a teacher makes those of more."""
-        taught = find_taught(config, name)
-        more = {task: len(self.unlabelled[task]) for task in taught if task in self.unlabelled}
+        more = self.answered_rows(config, name)
         return {task: count + more.get(task, 0) for task, count in self.rows.items()}
+
+    def answered_rows(self, config: RunConfig, name: str) -> dict[str, int]:
+        """Rows without labels by task that a stage's teacher answers."""
+        taught = find_taught(config, name)
+        return {task: len(self.unlabelled[task]) for task in taught if task in self.unlabelled}
 
     def examples(self, config: RunConfig, name: str) -> tuple[int, bool] | None:
         """Count a pre-training stage's examples of a pass, and say whether that is exact.

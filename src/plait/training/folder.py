@@ -120,15 +120,15 @@ class RunFolder:
     def find_changes(self, config: RunConfig) -> list[str]:
         """List what a recipe says otherwise than the run's own; another spelling is no change."""
         known = self.read_config()
-        if config.start is not None and known.start is not None:
-            info = self.read_json(self.info) if self.info.is_file() else {}
-            # The recipe's is as seen from where the run was begun, which may be elsewhere.
-            begun = info.get("start", {}).get("run", known.start.run)
-            alike = {Path(run).resolve() for run in (begun, known.start.run)}
-            if Path(config.start.run).resolve() in alike:
-                start = config.start.model_copy(update={"run": known.start.run})
-                config = config.model_copy(update={"start": start})
-        return differences(known, config)
+        info = self.read_json(self.info) if self.info.is_file() else {}
+        begun = _folders_begun_with(known, info)
+
+        def is_same(key: str, old: Any, new: Any) -> bool:
+            if key not in begun or not isinstance(new, str):
+                return False
+            return Path(new).resolve() in {Path(place).resolve() for place in (old, *begun[key])}
+
+        return differences(known, config, is_same)
 
     def read_json(self, path: Path) -> dict[str, Any]:
         """Read one of the run's JSON files."""
@@ -139,6 +139,24 @@ class RunFolder:
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from error
         return values
+
+
+def _folders_begun_with(config: RunConfig, info: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the settings that name folders, and what run.json knows those to be.
+
+    The recipe's are as seen from where the run was begun, which may be elsewhere. Of a teacher
+    that is an ensemble the members alone are known.
+    """
+    start, taught = info.get("start", {}), info.get("teachers", {})
+    teachers = {
+        name: [member["run"] for member in members if len(members) == 1]
+        for name, members in taught.items()
+    }
+    return {
+        "start.run": [start["run"]] if "run" in start else [],
+        "train.kind.teacher": [run for runs in teachers.values() for run in runs],
+        **{f"stage.{name}.kind.teacher": teachers.get(name, []) for name in config.stages},
+    }
 
 
 def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -> RunFolder:

@@ -20,15 +20,18 @@ if TYPE_CHECKING:
 
 def find_missing(config: RunConfig, data: str | None) -> tuple[str, ...]:
     """Return dev and test files that are not there, where something should be kept out for them."""
+    return find_held_out(config, find_root(config.data, data)).missing if holds_out(config) else ()
+
+
+def holds_out(config: RunConfig) -> bool:
+    """Say whether what dev and test have is kept out of some training."""
     tasks = config.tasks.values()
     drops = config.data.drop_overlap or any(task.drop_overlap or task.unlabelled for task in tasks)
     drops = drops or any(file.drop_overlap for task in tasks for file in task.train)
     parts = (AUGMENTATIONS[table["name"]] for task in tasks for table in task.augment)
     extends = any(issubclass(part, SetAugmentation) for part in parts)
     pretrains = any(build_kind(config, name).pretrains for name in config.stages)
-    if not (drops or extends or pretrains):
-        return ()
-    return find_held_out(config, find_root(config.data, data)).missing
+    return bool(drops or extends or pretrains)
 
 
 def count_held_out(

@@ -44,6 +44,9 @@ def note_data(
     for name in dev:
         if name in train:
             yield from _note_overlap(name, train[name], dev[name])
+    for name in unlabelled:
+        if name in train:
+            yield from _note_twice(name, train[name], unlabelled[name])
     for name in parts.tasks:
         if name in train:
             yield from _note_missing(parts, name, train[name], "training", "is never learnt")
@@ -79,6 +82,17 @@ def _note_overlap(name: str, train: Dataset, dev: Dataset) -> Iterator[str]:
         yield (
             f"{name}: train and dev share {examples} (first: {', '.join(overlap.ids[:3])}); "
             "dev scores are a little flattered (data.drop_overlap leaves them out of train)"
+        )
+
+
+def _note_twice(name: str, train: Dataset, unlabelled: Dataset) -> Iterator[str]:
+    """Say how many examples have a label in one file and none in another."""
+    count = shared_examples(train, unlabelled).count
+    if count:
+        examples = "example without a label is" if count == 1 else "examples without labels are"
+        yield (
+            f"{name}: {count:,} {examples} in the training files, too, and learnt from twice: with "
+            "the label and without (plait check says which)"
         )
 
 

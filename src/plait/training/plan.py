@@ -98,6 +98,8 @@ class StagePlan:
     """What each layer's rate is of that of the layer above; the encoder's is the top one's."""
     may_stop_early: bool
     tasks: dict[str, TaskPlan]
+    unlabelled: dict[str, int]
+    """Of the examples of tasks, those that have no label but a teacher's answer."""
     epochs: list[EpochPlan]
 
 
@@ -135,7 +137,8 @@ def plan_run(config: RunConfig, rows: Mapping[str, int] | Amounts) -> RunPlan:
     for i, name in enumerate(config.stages):
         if name not in pretraining:
             route = _find_route(config, i, amounts.stage_rows(config, name))
-            stages.append(_plan_stage(route, pretrains=False))
+            answered = amounts.answered_rows(config, name)
+            stages.append(_plan_stage(route, pretrains=False, unlabelled=answered))
         elif (found := amounts.examples(config, name)) is not None:
             route = _find_text_route(config, i, found[0])
             stages.append(_plan_stage(route, pretrains=True, is_exact=found[1]))
@@ -176,7 +179,13 @@ def _find_route(config: RunConfig, index: int, rows: Mapping[str, int]) -> Route
     )
 
 
-def _plan_stage(route: Route, *, pretrains: bool, is_exact: bool = True) -> StagePlan:
+def _plan_stage(
+    route: Route,
+    *,
+    pretrains: bool,
+    is_exact: bool = True,
+    unlabelled: Mapping[str, int] | None = None,
+) -> StagePlan:
     config, where = route.config, f"stage.{route.name}.schedule"
     try:
         updates = route.num_steps()
@@ -216,6 +225,7 @@ def _plan_stage(route: Route, *, pretrains: bool, is_exact: bool = True) -> Stag
         layer_decay=config.layer_decay,
         may_stop_early=config.early_stopping is not None,
         tasks={task: walk.plan() for task, walk in walks.items()},
+        unlabelled=dict(unlabelled or {}),
         epochs=epochs,
     )
 
