@@ -176,8 +176,8 @@ def _scores(config: RunConfig, scores: Mapping[str, Any]) -> list[Sequence[str]]
         ["## Scores"],
         _table(["task", "figure", "baseline", "this model", "at least", "dev rows"], rows, right=2),
         [
-            "The baseline answers without reading: the most frequent class, or the mean score, of "
-            "the training rows.",
+            "The baseline answers without reading: the most frequent class, the labels that most "
+            "rows have, or the mean score, of the training rows.",
             "At least: the lower end of Wilson's interval, with a certainty of 95%. "
             f"Overall {_figure(summary['overall'])}, mean {_figure(summary['mean'])}.",
         ],
@@ -295,14 +295,15 @@ def _limits(
 ) -> list[Sequence[str]]:
     known = found[CALIBRATION].get("tasks", {})
     unchecked = [name for name, task in config.tasks.items() if task.labels and name not in known]
+    lost = "what comes after" if config.encoder.truncate == "head" else "the middle"
     lines = [
-        f"- Inputs are cut to {config.encoder.max_length} tokens; what comes after is not read.",
+        f"- Inputs are cut to {config.encoder.max_length} tokens; {lost} is not read.",
         "- Dev rows chose the model, so its dev figures are a little flattered. Rows nobody has "
         "looked at tell more.",
     ]
     tasks = scores.get("dev", {}).get("tasks", {})
     for name, task in tasks.items():
-        if weak := [entry for entry in task["per_class"] if entry["support"]]:
+        if weak := [e for e in task["per_class"] if e["support"] and e["recall"] < 1]:
             worst = min(weak, key=lambda entry: entry["recall"])
             lines.append(
                 f"- {name}: weakest on {worst['label']}, {worst['recall']:.0%} of whose dev rows "

@@ -79,7 +79,7 @@ def test_bad_lines_are_named(plait, trained, args, stdin, told):
     ("args", "told"),
     [
         (["a", "b"], "say which task with --task, since some take one text and some two: mood (1)"),
-        (["a", "--task", "same"], "takes texts two by two, and 1 was given"),
+        (["a", "--task", "same"], "same takes texts two by two, and 1 was given"),
         (["a", "--task", "sam"], "has no task 'sam'; did you mean 'same'?"),
         (["", "--task", "mood"], "one of the texts is empty"),
         (["a", "--input", "x.csv"], "not both"),
@@ -171,7 +171,7 @@ def test_a_bad_row_is_found_before_the_first_answer(plait, trained, tmp_path, mo
     args = ["predict", trained, "--task", "mood", "--input", tmp_path / "x.csv"]
     done = plait(*args)
     assert done.code == 2
-    assert "x.csv, line 4: column 'text' is empty" in done.complaint()
+    assert "line 4: column 'text' is empty; fill it in, or take the row out" in done.complaint()
     assert plait(*args, "--output", tmp_path / "out.csv").code == 2
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["x.csv"]
 

@@ -264,6 +264,11 @@ def test_wrong_wishes(request_, told, mood):
         draft_recipe([mood], request_)
 
 
+def test_labels_that_no_row_has(mood):
+    with pytest.raises(UsageError, match="has one of the labels hot, cold in column 'mood'"):
+        draft_recipe([mood], Request(labels=["hot,cold"]))
+
+
 def test_nothing_is_overwritten_unasked(mood, tmp_path):
     folder = tmp_path / "mine"
     with draft_recipe([mood]) as draft:

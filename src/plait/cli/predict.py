@@ -361,7 +361,7 @@ def _answer_at_once(
     else:
         text = columns[0].text
         if rows.texts:
-            lines = iter(_from_arguments(rows.texts, len(text)))
+            lines = iter(_from_arguments(rows.texts, len(text), names))
         else:
             lines = _from_lines(sys.stdin.buffer, len(text))
         schema, slices = text_schema(["id", *text]), _slices(lines, text, CHUNK)
@@ -380,12 +380,13 @@ def _answer_at_once(
             write(written.encode(records, answers))
 
 
-def _from_arguments(texts: list[str], width: int) -> list[tuple[str, ...]]:
+def _from_arguments(texts: list[str], width: int, names: Sequence[str]) -> list[tuple[str, ...]]:
     from plait.errors import UsageError
 
     if len(texts) % width:
         count = f"{len(texts)} {'was' if len(texts) == 1 else 'were'} given"
-        raise UsageError(f"this task takes texts two by two, and {count}")
+        takes = f"{' and '.join(names)} {'take' if len(names) > 1 else 'takes'}"
+        raise UsageError(f"{takes} texts two by two, and {count}")
     if not all(text.strip() for text in texts):
         raise UsageError("one of the texts is empty")
     return [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]
