@@ -213,7 +213,13 @@ def test_a_run_that_is_not_there(tmp_path, tiny_run):
         plait.load(tmp_path / "nowhere")
     with pytest.raises(RunError, match=r"is not a run: it has no recipe\.toml"):
         plait.load(tmp_path)
-    (tmp_path / "recipe.toml").write_bytes((tiny_run / "recipe.toml").read_bytes())
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_bytes((tiny_run / "recipe.toml").read_bytes())
+    with pytest.raises(RunError, match=r"recipe\.toml is a file; a run is the folder"):
+        plait.load(recipe)
+    with pytest.raises(RunError, match=f"has a recipe and no model; .* `plait train {recipe}`"):
+        plait.load(tmp_path)
+    (tmp_path / "run.json").write_bytes((tiny_run / "run.json").read_bytes())
     with pytest.raises(RunError, match="has no model yet"):
         plait.load(tmp_path)
 

@@ -347,10 +347,17 @@ class Predictor(SingleModel):
         training; auto for what is fastest here; or fp32, bf16, int8 (on CPUs).
         """
         folder = RunFolder(Path(run))
+        if folder.path.is_file():
+            raise RunError(f"{folder.path} is a file; a run is the folder that training made")
         if not folder.path.is_dir():
             raise RunError(f"there is no run at {folder.path}")
         config = folder.read_config()
         if not folder.weights.is_file():
+            if not folder.info.is_file():
+                raise RunError(
+                    f"{folder.path} has a recipe and no model; train it with "
+                    f"`plait train {folder.recipe}`, and name the run's folder"
+                )
             raise RunError(f"{folder.path} has no model yet: its training has not got that far")
         for plugin in config.plugins:
             load_plugin(Path(plugin))
