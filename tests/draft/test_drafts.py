@@ -109,6 +109,16 @@ def test_pairs_scores_and_missing_labels(tmp_path):
     assert task.bad_rows == "skip"
 
 
+def test_scores_that_all_differ_beside_a_column_that_never_does(tmp_path):
+    lines = [f"news\t{i / 7:.3f}\tA dog {i} runs.\tA cat {i} walks." for i in range(30)]
+    path = tmp_path / "near.tsv"
+    path.write_text("\n".join(["genre\tscore\tsentence1\tsentence2", *lines]), encoding="utf-8")
+    with draft_recipe([path]) as draft:
+        (task,) = draft.tasks
+    assert (task.guesses["label"].value, task.config.kind) == ("score", "score")
+    assert not any("genre" in note for note in task.notes)
+
+
 def test_a_column_that_names_splits(tmp_path):
     splits = ["train", "train", "train", "validation", "test"] * 12
     rows = [
