@@ -263,6 +263,7 @@ def test_the_whole_of_a_task_beside_its_parts(mood, tmp_path):
         (Request(splits=["all=x.csv"]), "a split is train, dev or test"),
         (Request(label=["mod=mood"]), "--label names task 'mod'; did you mean 'mood'"),
         (Request(label=["moood"]), "there is no column 'moood'; did you mean 'mood'"),
+        (Request(label=["mood, text"]), "--label names one: where each of several says 0 or 1"),
         (Request(text=["a,b,c"]), "names 3 columns"),
         (Request(range=["0-5"]), "not of the form LOW,HIGH"),
         (Request(dev_fraction=1.5), "not between 0 and 1"),

@@ -63,6 +63,11 @@ def find_roles(file: LookedAt, wanted: Wanted) -> Roles:
     for name in (*wanted.text, wanted.label, wanted.id):
         if name and name not in columns:
             near = suggest(name, columns)
+            if name == wanted.label and {part.strip() for part in name.split(",")} <= set(columns):
+                near = (
+                    "; --label names one: where each of several says 0 or 1 for a label, write "
+                    'kind = "labels" and label = [...] into a recipe (docs/how-to/multi-label.md)'
+                )
             raise DataError(f"there is no column {name!r}{near}", path=file.given)
     why: dict[str, str] = {}
     free = {n: c for n, c in columns.items() if n not in (wanted.label, wanted.id)}
