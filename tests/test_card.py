@@ -116,7 +116,7 @@ def test_sections_of_other_commands(run):
     assert first[:3] == ["mood", f"{fits['mood'].temperature:.3f}", "18"]
     assert first[3] == f"{fits['mood'].before['ece']:.3f}"
     head, _, *rows = table(section(card, "Audit"))
-    assert head == ["probe", "task", "count", "changed", "mean change", "verdict"]
+    assert head == ["probe", "task", "texts", "changed", "moved", "measured"]
     assert len(rows) == len(probes["summary"])
     assert [row[0] for row in rows] == [probe["probe"] for probe in probes["probes"]]
 

@@ -377,8 +377,13 @@ def _told_in(name: str) -> str:
 
 
 def _told(found: Mapping[str, Any]) -> Iterator[str]:
-    """Say of an audit which language it speaks."""
+    """Say of an audit what its columns mean, and which language it speaks."""
     settings = found.get("settings")
+    if "summary" in found:
+        yield (
+            "Changed: the part of the texts whose answer becomes another one. Moved: how far "
+            "answers move on average, from 0 to 1."
+        )
     if isinstance(settings, dict) and settings.get("english"):
         yield "plait's own sentences, and the words it looks for in rows, are English."
 
@@ -394,6 +399,10 @@ def _read_found(folder: Path, left: Collection[str]) -> dict[str, dict[str, Any]
     return {name: v if v.get("model", now) == now else {} for name, v in found.items()}
 
 
+_AS_PRINTED = {"count": "texts", "mean_change": "moved", "verdict": "measured"}
+"""What `plait audit` calls its columns on the screen."""
+
+
 def _any_table(rows: Any) -> list[str]:
     """Lay out what may be a list of tables, or tables by name; other things are left out."""
     if isinstance(rows, dict):
@@ -403,7 +412,7 @@ def _any_table(rows: Any) -> list[str]:
         return []
     plain = [_flatten(row) for row in rows]
     names = list(dict.fromkeys(key for row in plain for key in row))
-    heads = [name.replace("_", " ") for name in names]
+    heads = [_AS_PRINTED.get(name, name.replace("_", " ")) for name in names]
     return _table(heads, [[_value(row.get(n)) for n in names] for row in plain]) if names else []
 
 
