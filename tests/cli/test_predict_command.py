@@ -134,6 +134,18 @@ def test_every_kind_of_file_in_its_order(plait, trained, tmp_path, name, monkeyp
     ]
 
 
+def test_as_many_columns_as_a_task_takes_choose_the_tasks(plait, trained, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("body,reply\nfine,good\n", encoding="utf-8")
+    one = plait("predict", trained, "--input", path, "--column", "body")
+    assert "mood_label" in one.out
+    assert "same" not in one.out
+    two = plait("predict", trained, "--input", path, "--column", "body", "--column", "reply")
+    assert ("same_label" in two.out, "near" in two.out, "mood" in two.out) == (True, True, False)
+    both = plait("predict", trained, "--input", path)
+    assert "say which task with --task" in both.complaint()
+
+
 def test_another_column_and_jsonl_with_probabilities(plait, trained, tmp_path):
     write(tmp_path / "x.csv", "body")
     args = ["predict", trained, "--task", "mood", "--input", tmp_path / "x.csv"]

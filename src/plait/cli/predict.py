@@ -171,7 +171,9 @@ def predict(
         from plait.ensemble import load
 
         model = load(run, device=device, precision=precision)
-        names = choose_tasks(model, task, len(texts or ()) or None)
+        # Two texts may be a pair, or one text each.
+        num_texts = len(column) if column else 1 if texts and len(texts) == 1 else None
+        names = choose_tasks(model, task, num_texts)
         least = choose_thresholds(model, names, accuracy, threshold, data, display)
         if input_ is None or output is None:
             rows = _Rows(texts, input_, column, separator, quoting)
