@@ -124,6 +124,7 @@ def test_an_unknown_task(predictor, tiny_run):
         ("near", [("a", "b"), ("a",)], "task 'near' takes two texts an example, not 1"),
         ("near", [("a", "b", "c")], "task 'near' takes two texts an example, not 3"),
         ("mood", "a text", "give a list of texts, not a single one"),
+        ("mood", {"text": ["a"]}, "give a list of texts, not a table of columns"),
     ],
 )
 def test_the_wrong_number_of_texts(predictor, task, examples, sentence):

@@ -97,8 +97,9 @@ class TextEstimator:
 
     def _fit(self, X: Sequence[Text], labels: Sequence[Any], task: dict[str, Any]) -> None:
         """Train a run of one task, in a folder that is gone afterwards unless one is named."""
-        refuse_one(X)
-        examples = [check_texts(i, _texts(example)) for i, example in enumerate(_rows(X))]
+        rows = _rows(X)
+        refuse_one(rows)
+        examples = [check_texts(i, _texts(example)) for i, example in enumerate(rows)]
         _refuse_unequal(len(examples), len(labels))
         widths = {len(texts) for texts in examples}
         if len(widths) != 1:
@@ -133,9 +134,9 @@ class TextEstimator:
     def _answer(self, X: Sequence[Text]) -> Floats:
         if not hasattr(self, "model_"):
             raise UsageError(f"this {type(self).__name__} is not trained yet: call fit first")
-        refuse_one(X)
-        examples = [_texts(example) for example in _rows(X)]
-        return self.model_.answer(TASK, self.model_.tokenise(examples))
+        rows = _rows(X)
+        refuse_one(rows)
+        return self.model_.answer(TASK, self.model_.tokenise([_texts(row) for row in rows]))
 
 
 class TextClassifier(TextEstimator):

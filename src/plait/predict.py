@@ -470,6 +470,8 @@ def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:
 
 
 def refuse_one(texts: object) -> None:
-    """Refuse a text where a list of them belongs."""
+    """Refuse a text, or a table, where a list of texts belongs."""
     if isinstance(texts, str):  # which would be taken for a list of letters
         raise UsageError("give a list of texts, not a single one: [text]")
+    if isinstance(texts, dict) or hasattr(texts, "columns"):  # whose names would be taken for texts
+        raise UsageError("give a list of texts, not a table of columns: list(table['text'])")
