@@ -23,7 +23,7 @@ from plait.config import read_recipe
 from plait.data.store import check_texts
 from plait.errors import UsageError, suggest
 from plait.evaluate import accuracy
-from plait.predict import Predictor, refuse_one
+from plait.predict import Predictor, require_list
 from plait.runs import train
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class TextEstimator:
     def _fit(self, X: Sequence[Text], labels: Sequence[Any], task: dict[str, Any]) -> None:
         """Train a run of one task, in a folder that is gone afterwards unless one is named."""
         rows = _rows(X)
-        refuse_one(rows)
+        require_list(rows)
         examples = [check_texts(i, _texts(example)) for i, example in enumerate(rows)]
         _refuse_unequal(len(examples), len(labels))
         widths = {len(texts) for texts in examples}
@@ -135,7 +135,7 @@ class TextEstimator:
         if not hasattr(self, "model_"):
             raise UsageError(f"this {type(self).__name__} is not trained yet: call fit first")
         rows = _rows(X)
-        refuse_one(rows)
+        require_list(rows)
         return self.model_.answer(TASK, self.model_.tokenise([_texts(row) for row in rows]))
 
 
