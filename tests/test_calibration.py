@@ -23,6 +23,7 @@ from plait.calibration import (
     halves,
     read_temperatures,
     reliability,
+    tells_temperature,
     write_calibration,
 )
 from plait.ensemble import Ensemble, load, make_ensemble
@@ -126,6 +127,14 @@ def test_the_ends_of_temperatures():
     assert fit_temperature([1] * 6, chances) == pytest.approx(HIGHEST)
     assert fit([0] * 6, chances).at_the_limit
     assert not fit(LABELS * 4, CHANCES * 4).at_the_limit
+
+
+def test_a_temperature_takes_right_and_wrong_answers():
+    chances = np.tile([0.7, 0.3], (6, 1))
+    told = {
+        wrong: tells_temperature([1] * wrong + [0] * (6 - wrong), chances) for wrong in range(7)
+    }
+    assert [wrong for wrong, tells in told.items() if tells] == [2, 3, 4]
 
 
 def test_a_half_is_scored_by_the_other():

@@ -71,6 +71,19 @@ def test_what_stands_in_it(run):
     assert str(run.parent) not in card  # nothing of the machine it was made on
 
 
+def test_limits_say_what_is_true(run):
+    """No class is weak where all rows are found, and both ends are read where they are kept."""
+    scores = json.loads((run / "scores.json").read_text())
+    for entry in scores["dev"]["tasks"]["mood"]["per_class"]:
+        entry["recall"] = 1.0
+    (run / "scores.json").write_text(json.dumps(scores))
+    recipe = (run / "recipe.toml").read_text()
+    (run / "recipe.toml").write_text(recipe.replace('truncate = "head"', 'truncate = "head-tail"'))
+    limits = section(make_card(run), "Limits")
+    assert "mood: weakest" not in limits
+    assert "Inputs are cut to 32 tokens; the middle is not read." in limits
+
+
 def test_licences_notes_and_a_sentence(tmp_path, tiny_recipe):
     changes = ["tasks.mood.licence=CC0-1.0", "tasks.mood.about=How | it feels.", "about=Small."]
     run = train(read_recipe(tiny_recipe(), changes), tmp_path / "run").folder
@@ -103,7 +116,7 @@ def test_sections_of_other_commands(run):
     assert first[:3] == ["mood", f"{fits['mood'].temperature:.3f}", "18"]
     assert first[3] == f"{fits['mood'].before['ece']:.3f}"
     head, _, *rows = table(section(card, "Audit"))
-    assert head == ["probe", "task", "count", "changed", "mean change", "verdict"]
+    assert head == ["probe", "task", "texts", "changed", "moved", "measured"]
     assert len(rows) == len(probes["summary"])
     assert [row[0] for row in rows] == [probe["probe"] for probe in probes["probes"]]
 

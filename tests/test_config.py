@@ -141,6 +141,8 @@ def test_the_same_grandparent_twice_is_no_circle(folder):
 
 def test_files_that_cannot_be_read(tmp_path):
     assert refusal(tmp_path / "gone.toml") == f"there is no recipe file {tmp_path / 'gone.toml'}"
+    (tmp_path / "recipe.toml").write_text('name = "drafted"')
+    assert refusal(tmp_path).endswith(f"whose recipe is {tmp_path / 'recipe.toml'}; name that")
     (tmp_path / "folder.toml").mkdir()
     assert "cannot read" in refusal(tmp_path / "folder.toml")
     (tmp_path / "latin.toml").write_bytes(b'name = "caf\xe9"')
@@ -286,6 +288,9 @@ def test_the_last_override_wins_over_extra_and_recipe(folder):
         ("seed.x=3", "seed is not a table"),
         ("trian.lr=3", "trian is not a setting; did you mean 'train'?"),
         ("train.lrr=3", "train.lrr is not a setting; did you mean 'lr'?"),
+        ("lr=3", "lr is not a setting; did you mean train.lr?"),
+        ("train.select='sum'", "train.select is not a setting; did you mean select?"),
+        ("kind='mlm'", "kind is not a setting; did you mean tasks.NAME.kind or train.kind?"),
     ],
 )
 def test_overrides_that_cannot_be(folder, override, message):

@@ -66,6 +66,18 @@ def test_pairs(make):
     assert (model.predict(np.array(X)) == model.predict(X)).all()
 
 
+def test_columns_of_a_data_frame(make, moods):
+    """Its rows are the examples, not the names of its columns."""
+    frames = pytest.importorskip("pandas")
+    X, y = moods
+    frame = frames.DataFrame({"first": X, "second": X[::-1], "mood": y}).iloc[::-1]
+    for columns in ("first", ["first"], ["first", "second"]):
+        listed = list(map(tuple, frame[columns].to_numpy())) if len(columns) == 2 else X[::-1]
+        expected = make(epochs=1).fit(listed, y[::-1]).predict_proba(listed)
+        model = make(epochs=1).fit(frame[columns], frame["mood"])
+        assert model.predict_proba(frame[columns]) == pytest.approx(expected)
+
+
 def test_scores_are_learnt(make, moods):
     X, names = moods
     y = [{"Good": 9.0, "bad": -1.0, "BAD": 4.0}[name] for name in names]

@@ -184,6 +184,7 @@ def test_two_runs_by_hand():
 def test_mistakes_are_shown(run, words, tmp_path):
     shown = words("mistakes", run, "--task", "moods", "--csv", tmp_path / "wrong.csv")
     assert "moods, 24 dev rows: subset_accuracy" in shown
+    assert "wrong, the surest wrong label first" in shown
     values = json.loads(words("mistakes", run, "--task", "moods", "--json"))
     found = values["tasks"]["moods"]
     assert 0 < found["mistakes"] <= 24

@@ -124,6 +124,7 @@ def test_an_unknown_task(predictor, tiny_run):
         ("near", [("a", "b"), ("a",)], "task 'near' takes two texts an example, not 1"),
         ("near", [("a", "b", "c")], "task 'near' takes two texts an example, not 3"),
         ("mood", "a text", "give a list of texts, not a single one"),
+        ("mood", {"text": ["a"]}, "give a list of texts, not a table of columns"),
     ],
 )
 def test_the_wrong_number_of_texts(predictor, task, examples, sentence):
@@ -213,7 +214,13 @@ def test_a_run_that_is_not_there(tmp_path, tiny_run):
         plait.load(tmp_path / "nowhere")
     with pytest.raises(RunError, match=r"is not a run: it has no recipe\.toml"):
         plait.load(tmp_path)
-    (tmp_path / "recipe.toml").write_bytes((tiny_run / "recipe.toml").read_bytes())
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_bytes((tiny_run / "recipe.toml").read_bytes())
+    with pytest.raises(RunError, match=r"recipe\.toml is a file; a run is the folder"):
+        plait.load(recipe)
+    with pytest.raises(RunError, match=f"has a recipe and no model; .* `plait train {recipe}`"):
+        plait.load(tmp_path)
+    (tmp_path / "run.json").write_bytes((tiny_run / "run.json").read_bytes())
     with pytest.raises(RunError, match="has no model yet"):
         plait.load(tmp_path)
 

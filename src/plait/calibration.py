@@ -35,6 +35,9 @@ LOWEST, HIGHEST = 0.05, 20.0
 """Temperatures are looked for between these. Where every row is right, or as good as none, the
 best one would be 0 or infinite."""
 
+FEWEST = 2
+"""Right and wrong answers that a temperature takes: without a mistake, none is too low."""
+
 # --- how far off -------------------------------------------------------------------------
 
 
@@ -125,6 +128,13 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
         else:
             high = middle
     return math.exp(-(low + high) / 2)
+
+
+def tells_temperature(labels: ArrayLike, probabilities: ArrayLike) -> bool:
+    """Say whether there are right and wrong answers enough to fit a temperature on."""
+    true, chances = _read(labels, probabilities)
+    right = int((chances.argmax(axis=1) == true).sum())
+    return min(right, len(true) - right) >= FEWEST
 
 
 def halves(count: int) -> Ints:

@@ -176,8 +176,8 @@ def _scores(config: RunConfig, scores: Mapping[str, Any]) -> list[Sequence[str]]
         ["## Scores"],
         _table(["task", "figure", "baseline", "this model", "at least", "dev rows"], rows, right=2),
         [
-            "The baseline answers without reading: the most frequent class, or the mean score, of "
-            "the training rows.",
+            "The baseline answers without reading: the most frequent class, the labels that most "
+            "rows have, or the mean score, of the training rows.",
             "At least: the lower end of Wilson's interval, with a certainty of 95%. "
             f"Overall {_figure(summary['overall'])}, mean {_figure(summary['mean'])}.",
         ],
@@ -295,14 +295,15 @@ def _limits(
 ) -> list[Sequence[str]]:
     known = found[CALIBRATION].get("tasks", {})
     unchecked = [name for name, task in config.tasks.items() if task.labels and name not in known]
+    lost = "what comes after" if config.encoder.truncate == "head" else "the middle"
     lines = [
-        f"- Inputs are cut to {config.encoder.max_length} tokens; what comes after is not read.",
+        f"- Inputs are cut to {config.encoder.max_length} tokens; {lost} is not read.",
         "- Dev rows chose the model, so its dev figures are a little flattered. Rows nobody has "
         "looked at tell more.",
     ]
     tasks = scores.get("dev", {}).get("tasks", {})
     for name, task in tasks.items():
-        if weak := [entry for entry in task["per_class"] if entry["support"]]:
+        if weak := [e for e in task["per_class"] if e["support"] and e["recall"] < 1]:
             worst = min(weak, key=lambda entry: entry["recall"])
             lines.append(
                 f"- {name}: weakest on {worst['label']}, {worst['recall']:.0%} of whose dev rows "
@@ -376,8 +377,13 @@ def _told_in(name: str) -> str:
 
 
 def _told(found: Mapping[str, Any]) -> Iterator[str]:
-    """Say of an audit which language it speaks."""
+    """Say of an audit what its columns mean, and which language it speaks."""
     settings = found.get("settings")
+    if "summary" in found:
+        yield (
+            "Changed: the part of the texts whose answer becomes another one. Moved: how far "
+            "answers move on average, from 0 to 1."
+        )
     if isinstance(settings, dict) and settings.get("english"):
         yield "plait's own sentences, and the words it looks for in rows, are English."
 
@@ -393,6 +399,10 @@ def _read_found(folder: Path, left: Collection[str]) -> dict[str, dict[str, Any]
     return {name: v if v.get("model", now) == now else {} for name, v in found.items()}
 
 
+_AS_PRINTED = {"count": "texts", "mean_change": "moved", "verdict": "measured"}
+"""What `plait audit` calls its columns on the screen."""
+
+
 def _any_table(rows: Any) -> list[str]:
     """Lay out what may be a list of tables, or tables by name; other things are left out."""
     if isinstance(rows, dict):
@@ -402,7 +412,7 @@ def _any_table(rows: Any) -> list[str]:
         return []
     plain = [_flatten(row) for row in rows]
     names = list(dict.fromkeys(key for row in plain for key in row))
-    heads = [name.replace("_", " ") for name in names]
+    heads = [_AS_PRINTED.get(name, name.replace("_", " ")) for name in names]
     return _table(heads, [[_value(row.get(n)) for n in names] for row in plain]) if names else []
 
 

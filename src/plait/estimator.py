@@ -23,11 +23,11 @@ from plait.config import read_recipe
 from plait.data.store import check_texts
 from plait.errors import UsageError, suggest
 from plait.evaluate import accuracy
-from plait.predict import Predictor, refuse_one
+from plait.predict import Predictor, require_list
 from plait.runs import train
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -97,8 +97,9 @@ class TextEstimator:
 
     def _fit(self, X: Sequence[Text], labels: Sequence[Any], task: dict[str, Any]) -> None:
         """Train a run of one task, in a folder that is gone afterwards unless one is named."""
-        refuse_one(X)
-        examples = [check_texts(i, _texts(example)) for i, example in enumerate(X)]
+        rows = _rows(X)
+        require_list(rows)
+        examples = [check_texts(i, _texts(example)) for i, example in enumerate(rows)]
         _refuse_unequal(len(examples), len(labels))
         widths = {len(texts) for texts in examples}
         if len(widths) != 1:
@@ -133,8 +134,9 @@ class TextEstimator:
     def _answer(self, X: Sequence[Text]) -> Floats:
         if not hasattr(self, "model_"):
             raise UsageError(f"this {type(self).__name__} is not trained yet: call fit first")
-        refuse_one(X)
-        return self.model_.answer(TASK, self.model_.tokenise([_texts(example) for example in X]))
+        rows = _rows(X)
+        require_list(rows)
+        return self.model_.answer(TASK, self.model_.tokenise([_texts(row) for row in rows]))
 
 
 class TextClassifier(TextEstimator):
@@ -237,6 +239,12 @@ def _one_each(y: ArrayLike) -> NDArray[Any]:
 def _refuse_unequal(num_texts: int, num_answers: int) -> None:
     if num_texts != num_answers:
         raise UsageError(f"there are {num_texts} texts and {num_answers} answers")
+
+
+def _rows(X: Any) -> Iterable[Text]:
+    """Return the examples one by one; a data frame would give the names of its columns."""
+    rows: Iterable[Text] = X.to_numpy() if hasattr(X, "to_numpy") else X
+    return rows
 
 
 def _texts(example: Text) -> tuple[str, ...]:

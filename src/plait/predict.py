@@ -146,7 +146,7 @@ class Answerer(ABC):
     def predict(self, task: str, texts: Sequence[Text]) -> list[Prediction]:
         """Answer one task for each text, or pair of texts, in order."""
         spec = self.task(task).spec
-        refuse_one(texts)
+        require_list(texts)
         rows = [tuple(text) if isinstance(text, tuple | list) else (text,) for text in texts]
         if not rows:
             return []
@@ -347,10 +347,17 @@ class Predictor(SingleModel):
         training; auto for what is fastest here; or fp32, bf16, int8 (on CPUs).
         """
         folder = RunFolder(Path(run))
+        if folder.path.is_file():
+            raise RunError(f"{folder.path} is a file; a run is the folder that training made")
         if not folder.path.is_dir():
             raise RunError(f"there is no run at {folder.path}")
         config = folder.read_config()
         if not folder.weights.is_file():
+            if not folder.info.is_file():
+                raise RunError(
+                    f"{folder.path} has a recipe and no model; train it with "
+                    f"`plait train {folder.recipe}`, and name the run's folder"
+                )
             raise RunError(f"{folder.path} has no model yet: its training has not got that far")
         for plugin in config.plugins:
             load_plugin(Path(plugin))
@@ -434,7 +441,7 @@ class Predictor(SingleModel):
 
     def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Return the encoder's pooled vector of each text, [texts, width]."""
-        refuse_one(texts)
+        require_list(texts)
         rows = [(text,) for text in texts]
         dataset = self.tokenise(rows)
         device = next(self.model.parameters()).device
@@ -462,7 +469,9 @@ def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:
     return "bf16" if choose_precision(name, device) == torch.bfloat16 else "fp32"
 
 
-def refuse_one(texts: object) -> None:
-    """Refuse a text where a list of them belongs."""
+def require_list(texts: object) -> None:
+    """Require a list of texts: a single text, or a table, would be taken for one."""
     if isinstance(texts, str):  # which would be taken for a list of letters
         raise UsageError("give a list of texts, not a single one: [text]")
+    if isinstance(texts, dict) or hasattr(texts, "columns"):  # whose names would be taken for texts
+        raise UsageError("give a list of texts, not a table of columns: list(table['text'])")

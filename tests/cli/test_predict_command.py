@@ -79,7 +79,7 @@ def test_bad_lines_are_named(plait, trained, args, stdin, told):
     ("args", "told"),
     [
         (["a", "b"], "say which task with --task, since some take one text and some two: mood (1)"),
-        (["a", "--task", "same"], "takes texts two by two, and 1 was given"),
+        (["a", "--task", "same"], "same takes texts two by two, and 1 was given"),
         (["a", "--task", "sam"], "has no task 'sam'; did you mean 'same'?"),
         (["", "--task", "mood"], "one of the texts is empty"),
         (["a", "--input", "x.csv"], "not both"),
@@ -134,6 +134,18 @@ def test_every_kind_of_file_in_its_order(plait, trained, tmp_path, name, monkeyp
     ]
 
 
+def test_as_many_columns_as_a_task_takes_choose_the_tasks(plait, trained, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("body,reply\nfine,good\n", encoding="utf-8")
+    one = plait("predict", trained, "--input", path, "--column", "body")
+    assert "mood_label" in one.out
+    assert "same" not in one.out
+    two = plait("predict", trained, "--input", path, "--column", "body", "--column", "reply")
+    assert ("same_label" in two.out, "near" in two.out, "mood" in two.out) == (True, True, False)
+    both = plait("predict", trained, "--input", path)
+    assert "say which task with --task" in both.complaint()
+
+
 def test_another_column_and_jsonl_with_probabilities(plait, trained, tmp_path):
     write(tmp_path / "x.csv", "body")
     args = ["predict", trained, "--task", "mood", "--input", tmp_path / "x.csv"]
@@ -171,7 +183,7 @@ def test_a_bad_row_is_found_before_the_first_answer(plait, trained, tmp_path, mo
     args = ["predict", trained, "--task", "mood", "--input", tmp_path / "x.csv"]
     done = plait(*args)
     assert done.code == 2
-    assert "x.csv, line 4: column 'text' is empty" in done.complaint()
+    assert "line 4: column 'text' is empty; fill it in, or take the row out" in done.complaint()
     assert plait(*args, "--output", tmp_path / "out.csv").code == 2
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["x.csv"]
 

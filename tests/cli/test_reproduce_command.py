@@ -125,6 +125,21 @@ def test_one_that_fails_does_not_end_the_others(reproduce, tmp_path, jobs):
     assert len(stamps(tmp_path)) == 1
 
 
+def test_the_next_command_makes_a_page_of_these_records(reproduce, plait, tmp_path):
+    done = reproduce("a/annealed")
+    page = "plait results --records records --profile small --out records-small.md"
+    assert f"Make a page of them with: {page} --pictures records-small-pictures" in done.out
+    assert plait(*page.split()[1:], "--no-pictures").code == 0
+    assert (tmp_path / "records-small.md").is_file()
+
+
+def test_no_records_are_spoken_of_where_none_is_made(reproduce, tmp_path):
+    done = reproduce("a/annealed", "--data", tmp_path / "nowhere")
+    assert done.code == 2
+    assert "a/annealed, seed 11711 failed: there is no data folder" in done.err
+    assert "The records are in" not in done.out
+
+
 def test_an_unknown_row(reproduce):
     assert "did you mean 'a/annealed'" in reproduce("a/anealed").complaint()
 

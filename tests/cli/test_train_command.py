@@ -113,6 +113,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(plait, tiny_recipe, tmp_path):
     done = plait(*command.split()[1:])
     assert done.code == 0
     assert "is finished already" in done.err
+    done = plait(*command.split()[1:], "-o", "train.epochs=1")
+    assert "was started with another recipe" in done.complaint()
+    assert "is finished already" not in done.err
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,11 @@ def test_missing_column(tmp_path: Path, write_rows: WriteRows, kind: str) -> Non
 
 def test_missing_column_may_be_a_wrong_separator(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("id;text\n1;x\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"has 'id;text'; is the separator right\?"):
+    with pytest.raises(DataError, match=r"has 'id;text'; is ';' between its columns\? Say separ"):
         read(tmp_path / "data.csv", "sentence")
+    (tmp_path / "one.csv").write_text("words\nx\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"the file has 'words'$"):
+        read(tmp_path / "one.csv", "sentence")
 
 
 def test_ambiguous_column(tmp_path: Path) -> None:

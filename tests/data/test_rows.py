@@ -230,7 +230,9 @@ def test_bad_parquet_texts(tmp_path: Path, kind: Any) -> None:
 def test_first_of_several_is_told(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("id,text,label\n1,,1\n2,x,9\n3\n4,x,\n5,x,1\n", encoding="utf-8")
-    with pytest.raises(DataError, match="line 2: column 'text' is empty"):
+    with pytest.raises(
+        DataError, match="line 2: column 'text' is empty; fill it in, or pass over it"
+    ):
         read(path)
     _, values, report = read(path, bad_rows="skip")
     assert values == [1]

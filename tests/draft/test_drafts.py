@@ -109,6 +109,16 @@ def test_pairs_scores_and_missing_labels(tmp_path):
     assert task.bad_rows == "skip"
 
 
+def test_scores_that_all_differ_beside_a_column_that_never_does(tmp_path):
+    lines = [f"news\t{i / 7:.3f}\tA dog {i} runs.\tA cat {i} walks." for i in range(30)]
+    path = tmp_path / "near.tsv"
+    path.write_text("\n".join(["genre\tscore\tsentence1\tsentence2", *lines]), encoding="utf-8")
+    with draft_recipe([path]) as draft:
+        (task,) = draft.tasks
+    assert (task.guesses["label"].value, task.config.kind) == ("score", "score")
+    assert not any("genre" in note for note in task.notes)
+
+
 def test_a_column_that_names_splits(tmp_path):
     splits = ["train", "train", "train", "validation", "test"] * 12
     rows = [
@@ -253,6 +263,7 @@ def test_the_whole_of_a_task_beside_its_parts(mood, tmp_path):
         (Request(splits=["all=x.csv"]), "a split is train, dev or test"),
         (Request(label=["mod=mood"]), "--label names task 'mod'; did you mean 'mood'"),
         (Request(label=["moood"]), "there is no column 'moood'; did you mean 'mood'"),
+        (Request(label=["mood, text"]), "--label names one: where each of several says 0 or 1"),
         (Request(text=["a,b,c"]), "names 3 columns"),
         (Request(range=["0-5"]), "not of the form LOW,HIGH"),
         (Request(dev_fraction=1.5), "not between 0 and 1"),
@@ -262,6 +273,11 @@ def test_the_whole_of_a_task_beside_its_parts(mood, tmp_path):
 def test_wrong_wishes(request_, told, mood):
     with pytest.raises(UsageError, match=told):
         draft_recipe([mood], request_)
+
+
+def test_labels_that_no_row_has(mood):
+    with pytest.raises(UsageError, match="has one of the labels hot, cold in column 'mood'"):
+        draft_recipe([mood], Request(labels=["hot,cold"]))
 
 
 def test_nothing_is_overwritten_unasked(mood, tmp_path):

@@ -419,3 +419,11 @@ def test_only_plots_knows_matplotlib():
         and "matplotlib" in ast.unparse(node).split("import")[0] + ast.unparse(node)
     }
     assert users == {"plots.py"}
+
+
+def test_no_temperature_is_named_that_calibrate_would_not_keep(material, make_subject):
+    table = {"kind": "binary"}
+    chances = [[0.8, 0.2], [0.2, 0.8]] * 6
+    for labels, told in (([0, 1] * 6, "dev tells none"), ([1, 0] * 2 + [0, 1] * 4, "would suit")):
+        text = render(material(make_subject("run", {"t": (table, labels, chances)})))
+        assert told in text

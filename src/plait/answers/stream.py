@@ -47,11 +47,11 @@ class FileAnswers:
 def choose_tasks(
     model: Answerer, wanted: Sequence[str] | None, num_texts: int | None = None
 ) -> list[str]:
-    """Return the tasks asked for, or all that take the same number of texts."""
+    """Return the tasks asked for, or all that take so many texts a row, where that is known."""
     names = list(dict.fromkeys(wanted or model.tasks))
     widths = {name: len(model.task(name).spec.text) for name in names}
-    if not wanted and num_texts == 1 and 1 in widths.values():
-        names = [name for name in names if widths[name] == 1]
+    if not wanted and num_texts in widths.values():
+        names = [name for name in names if widths[name] == num_texts]
     if len({widths[name] for name in names}) > 1:
         raise UsageError(
             "say which task with --task, since some take one text and some two: "
@@ -166,7 +166,7 @@ def answer_file(
     if review is not None and threshold is None:
         raise UsageError("a file for review needs a threshold, or an accuracy to choose one by")
     forms = [form or choose_format(out), *map(choose_format, outputs[1:])]
-    names = choose_tasks(model, tasks)
+    names = choose_tasks(model, tasks, len(text) if text else None)
     chosen = choose_columns(
         model,
         names,

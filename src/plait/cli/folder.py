@@ -59,7 +59,8 @@ def predict_folder(request: FolderRequest) -> None:
         # Here it only says which tasks there are, where a cluster answers; a GPU is for others.
         device = "cpu" if request.engine.is_ray else request.device
         model = load(request.run, device=device, precision=request.precision)
-        names = choose_tasks(model, request.tasks)
+        num_texts = len(request.column) if request.column else None
+        names = choose_tasks(model, request.tasks, num_texts)
         least = choose_thresholds(
             model, names, request.accuracy, request.threshold, request.data, display
         )

@@ -199,10 +199,11 @@ def _show(
     console = make_console()
     if not is_first:
         console.print()
-    wrong = found.verdicts.right
+    right = found.verdicts.right
     told = f"{found.verdicts.figure} {figure(found.metrics[found.verdicts.figure])}"
-    num_wrong = 0 if wrong is None else int((~wrong).sum())
-    order = "farthest first" if wrong is None else f"{num_wrong:,} wrong, surest first"
+    num_wrong = 0 if right is None else int((~right).sum())
+    surest = "the surest wrong label" if found.spec.kind == "labels" else "surest"
+    order = "farthest first" if right is None else f"{num_wrong:,} wrong, {surest} first"
     order = order if found.verdicts.severity.any() else "nothing is wrong"
     console.print(f"{found.task}, {found.num_rows:,} {split} rows: {told}; {order}", style="bold")
     for mistake in found.worst:

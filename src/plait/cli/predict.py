@@ -171,7 +171,9 @@ def predict(
         from plait.ensemble import load
 
         model = load(run, device=device, precision=precision)
-        names = choose_tasks(model, task, len(texts or ()) or None)
+        # Two texts may be a pair, or one text each.
+        num_texts = len(column) if column else 1 if texts and len(texts) == 1 else None
+        names = choose_tasks(model, task, num_texts)
         least = choose_thresholds(model, names, accuracy, threshold, data, display)
         if input_ is None or output is None:
             rows = _Rows(texts, input_, column, separator, quoting)
@@ -361,7 +363,7 @@ def _answer_at_once(
     else:
         text = columns[0].text
         if rows.texts:
-            lines = iter(_from_arguments(rows.texts, len(text)))
+            lines = iter(_from_arguments(rows.texts, len(text), names))
         else:
             lines = _from_lines(sys.stdin.buffer, len(text))
         schema, slices = text_schema(["id", *text]), _slices(lines, text, CHUNK)
@@ -380,12 +382,13 @@ def _answer_at_once(
             write(written.encode(records, answers))
 
 
-def _from_arguments(texts: list[str], width: int) -> list[tuple[str, ...]]:
+def _from_arguments(texts: list[str], width: int, names: Sequence[str]) -> list[tuple[str, ...]]:
     from plait.errors import UsageError
 
     if len(texts) % width:
         count = f"{len(texts)} {'was' if len(texts) == 1 else 'were'} given"
-        raise UsageError(f"this task takes texts two by two, and {count}")
+        takes = f"{' and '.join(names)} {'take' if len(names) > 1 else 'takes'}"
+        raise UsageError(f"{takes} texts two by two, and {count}")
     if not all(text.strip() for text in texts):
         raise UsageError("one of the texts is empty")
     return [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from plait.engines import Engine
     from plait.reproduce import Order, Run, Work
 
+RECORDS, PROFILE = Path("results/reproduce"), "small"  # what `plait results` reads unless told
+
 
 def reproduce(
     rows: Annotated[
@@ -39,7 +41,7 @@ def reproduce(
             metavar="NAME",
             help="small (e5-small), packaged, or published for BERT-base as the reports have it.",
         ),
-    ] = "small",
+    ] = PROFILE,
     seeds: Annotated[
         int, typer.Option("--seeds", metavar="N", min=1, help="Runs of each row, a seed each.")
     ] = 1,
@@ -50,7 +52,7 @@ def reproduce(
     gpus: GpusOption = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder of the records.")
-    ] = Path("results/reproduce"),
+    ] = RECORDS,
     runs: Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder to train in.")] = Path(
         "runs/reproduce"
     ),
@@ -104,7 +106,8 @@ def reproduce(
     aliases = {alias: row.recipe for row in found for alias in row.aliases}
     for alias, recipe in aliases.items() if not alone else ():
         typer.echo(f"{alias} is the same run as {recipe}")
-    typer.echo(f"The records are in {out}. Make a page of them with: plait results")
+    if (out / profile).is_dir():
+        typer.echo(f"The records are in {out}. Make a page of them with: {_page_command(order)}")
     if failed:
         names = ", ".join(failed)
         raise RunError(f"{len(failed)} could not be run: {names}; their reasons are told above")
@@ -130,6 +133,18 @@ def _command(rows: list[str], order: Order, workers: _Workers, data: str | None)
     words += ["--keep"] if order.keep else []
     for override in order.overrides:
         words += ["-o", override]
+    return shlex.join(words)
+
+
+def _page_command(order: Order) -> str:
+    """Write the command that makes a page of the records; not over that of the usual ones."""
+    import shlex
+
+    words = ["plait", "results"]
+    if (order.out, order.profile) != (RECORDS, PROFILE):
+        name = f"{order.out.name}-{order.profile}"
+        words += ["--records", str(order.out), "--profile", order.profile]
+        words += ["--out", f"{name}.md", "--pictures", f"{name}-pictures"]
     return shlex.join(words)
 
 

@@ -211,11 +211,12 @@ def _show_training(
     """Train one run and show how it goes and what became of it."""
     from plait.cli.display import Display
 
+    finished = resume and (out / "scores.json").exists()
     with resumable(out, command), Display() as display:
-        if resume and (out / "scores.json").exists():
-            display.note(f"{out} is finished already; these are its scores")
         display.begin("loading")
         outcome = start(config, out, data=data, resume=resume, command=command, listeners=[display])
+        if finished:
+            display.note(f"{out} is finished already; these are its scores")
     show_outcome(outcome.result, display.first_scores, config.tasks)
     typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, data, config)}")
 

@@ -46,7 +46,10 @@ def _explain(error: ValidationError, model: type[BaseModel], origin: str) -> str
     loc = [str(part) for part in detail["loc"] if not str(part).startswith(_NOT_KEYS)]
     key = ".".join(loc)
     if detail["type"] == "extra_forbidden":
-        return f"{origin}: {key} is not a setting{suggest(loc[-1], _keys_at(model, loc[:-1]))}"
+        elsewhere = _places_of(loc[-1], model)
+        near = suggest(loc[-1], _keys_at(model, loc[:-1]))
+        meant = f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else near
+        return f"{origin}: {key} is not a setting{meant}"
     if detail["type"] == "missing":
         return f"{origin}: {key} must be set"
     message = _IN_TOML.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
@@ -65,6 +68,16 @@ def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
         if get_origin(field.annotation) is dict:
             next(steps, None)  # a name the user chose, such as a task's
     return list(here.model_fields)
+
+
+def _places_of(key: str, model: type[BaseModel]) -> list[str]:
+    """Return where else in the recipe a key of this very name belongs."""
+    places = [key] if key in model.model_fields else []
+    for name, field in model.model_fields.items():
+        section = _model_in(field.annotation)
+        if section is not None and key in section.model_fields:
+            places.append(f"{name}.{'NAME.' if get_origin(field.annotation) is dict else ''}{key}")
+    return places
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

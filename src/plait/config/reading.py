@@ -153,6 +153,8 @@ def _find(recipe: str, beside: Path | None) -> tuple[str, str, Path | None]:
                 f"{recipe} is no recipe, which ends in .toml; if it is a data file, "
                 f"`plait new DIR {recipe}` drafts one"
             )
+        if (drafted := Path(recipe) / "recipe.toml").is_file():
+            raise RecipeError(f"{recipe} is a folder, whose recipe is {drafted}; name that")
         raise RecipeError(
             f"there is no recipe {recipe!r}{suggest(recipe, list_recipes())} "
             "(see `plait list recipes`; one of your own is named by its path, ending in .toml)"

@@ -154,9 +154,13 @@ class RowReader:
             return
         source, row = self.source, bad[0]
         place = source.lines([row.number])[0]
+        sentence = row.sentence
+        if row.reason in ("empty text", "missing label"):
+            skip = "take the row out" if self.labels is None else "pass over it: bad_rows = 'skip'"
+            sentence += f"; fill it in, or {skip}"
         if source.unit == "line":
-            raise DataError(row.sentence, path=source.path, line=place)
-        raise DataError(f"{source.unit} {place}: {row.sentence}", path=source.path)
+            raise DataError(sentence, path=source.path, line=place)
+        raise DataError(f"{source.unit} {place}: {sentence}", path=source.path)
 
     def _check(self, chunk: Chunk) -> tuple[Rows, list[BadRow]]:
         """Split a chunk into its good rows and its bad ones."""

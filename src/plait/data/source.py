@@ -169,8 +169,17 @@ class Source(ABC):
             near = suggest(name, there)
             near = near if "did you mean" in near else ""
             shown = ", ".join(repr(c[:60]) for c in there)
-            alone = "; is the separator right?" if len(there) == 1 and not near else ""
+            advice = near + self.remedy
+            if len(there) == 1 and not near:
+                advice = _doubt_separator(there[0]) or advice
             raise DataError(
-                f"there is no column {name!r}; the file has {shown}{near}{alone}{self.remedy}",
-                path=self.path,
+                f"there is no column {name!r}; the file has {shown}{advice}", path=self.path
             )
+
+
+def _doubt_separator(header: str) -> str:
+    """Say what else may stand between the columns of a header line taken for one column."""
+    for sign in ";|\t,":
+        if sign in header:
+            return f"; is {sign!r} between its columns? Say separator = {sign!r}, or --separator"
+    return ""

@@ -63,6 +63,11 @@ def find_roles(file: LookedAt, wanted: Wanted) -> Roles:
     for name in (*wanted.text, wanted.label, wanted.id):
         if name and name not in columns:
             near = suggest(name, columns)
+            if name == wanted.label and {part.strip() for part in name.split(",")} <= set(columns):
+                near = (
+                    "; --label names one: where each of several says 0 or 1 for a label, write "
+                    'kind = "labels" and label = [...] into a recipe (docs/how-to/multi-label.md)'
+                )
             raise DataError(f"there is no column {name!r}{near}", path=file.given)
     why: dict[str, str] = {}
     free = {n: c for n, c in columns.items() if n not in (wanted.label, wanted.id)}
@@ -87,7 +92,7 @@ def find_roles(file: LookedAt, wanted: Wanted) -> Roles:
     name = wanted.id if wanted.id is not None else _find_id(free, label)
     why["id"] = "as given" if wanted.id else "named so, every row has its own" if name else ""
     why["split"] = "its values name splits" if split else ""
-    others = tuple(other for other in ranked if other != label)
+    others = tuple(name for name in ranked if name != label and columns[name].distinct > 1)
     return Roles(text, label, name or None, split, why, others)
 
 
@@ -153,14 +158,16 @@ def _rank_labels(columns: Mapping[str, Column]) -> list[str]:
         few = column.distinct <= max(2, 0.5 * num_rows)
         if not column.is_number and (not few or column.mean_words > 5):
             continue
-        if words & ID_WORDS or (column.is_unique and num_rows > 10):
+        is_score = column.is_number and bool(words & LABEL_WORDS)  # all of few may differ
+        if words & ID_WORDS or (column.is_unique and num_rows > 10 and not is_score):
             continue
         score = 100.0 * bool(words & FIRM_LABEL_WORDS) + 60.0 * bool(words & LABEL_WORDS)
-        score += 10.0 * few - 50.0 * bool(words & META_WORDS) - 20.0 * (column.distinct == 1)
+        score += 10.0 * few - 50.0 * bool(words & META_WORDS)
         score -= 50.0 * (1 - num_rows / len(column.values))
         if score > 0:
-            ranked.append((score, place, column.name))  # of equals the last: labels come late
-    return [name for _, _, name in sorted(ranked, reverse=True)]
+            # One value throughout teaches nothing. Of equals the last: labels come late.
+            ranked.append((column.distinct > 1, score, place, column.name))
+    return [name for *_, name in sorted(ranked, reverse=True)]
 
 
 def _why_label(column: Column) -> str:

@@ -266,7 +266,9 @@ def _count_classes(draft: TaskDraft, first: LookedAt) -> None:
                     seen[value] += count
     column = draft.roles.label
     if not seen:
-        raise DataError(f"no training row has a label in column {column!r}", path=first.given)
+        known = draft.config.labels
+        which = f"one of the labels {', '.join(known)}" if known else "a label"
+        raise DataError(f"no training row has {which} in column {column!r}", path=first.given)
     if len(seen) == 1:
         raise _constant(column, first)
     if draft.config.kind != "score":

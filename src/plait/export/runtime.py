@@ -16,7 +16,7 @@ from plait.data import Tokenizer
 from plait.errors import RunError, UsageError
 from plait.export.folder import FILE, need
 from plait.export.onnx import INPUTS, PAIR, Place
-from plait.predict import ONE_TEXT, SingleModel, refuse_one
+from plait.predict import ONE_TEXT, SingleModel, require_list
 from plait.registry import load_plugin
 from plait.training.build import build_collator, build_tasks
 from plait.training.checkpoint import hash_file
@@ -141,7 +141,7 @@ class ExportedModel(SingleModel):
 
     def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Return the encoder's pooled vector of each text, [texts, width]."""
-        refuse_one(texts)
+        require_list(texts)
         rows = [(text,) for text in texts]
         vectors = np.zeros((len(rows), self.width), dtype=np.float32)
         for some, batch in self.collator.iterate(self.tokenise(rows), ONE_TEXT, BATCH_SIZE):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plait.calibration import FILE, KINDS, Fit, fit, write_calibration
+from plait.calibration import FEWEST, FILE, KINDS, Fit, fit, tells_temperature, write_calibration
 from plait.ensemble import is_ensemble
 from plait.errors import RunError, UsageError
 from plait.report.answers import answer_dev
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plait.predict import Progress
-
-FEWEST = 2
-"""Right and wrong answers that it takes: without a mistake, no sureness would be too high."""
 
 
 def calibrate(
@@ -46,9 +43,9 @@ def calibrate(
     if small := [name for name, task in told.items() if len(task.labels) < 2]:
         raise UsageError(f"task {small[0]!r} has too few dev rows to be calibrated on")
     for name, task in list(told.items()):
-        right = int((task.uncalibrated.argmax(axis=1) == task.labels).sum())
-        if min(right, len(task.labels) - right) < FEWEST:
+        if not tells_temperature(task.labels, task.uncalibrated):
             del told[name]
+            right = int((task.uncalibrated.argmax(axis=1) == task.labels).sum())
             reason = f"of its {len(task.labels)} dev rows {right} are right"
             if note is not None:
                 note(f"{name} is left as it is: {reason}, which tells no temperature")

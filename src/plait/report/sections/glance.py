@@ -36,7 +36,8 @@ def write(material: Material) -> Html:
         "glance",
         "At a glance",
         "One figure stands for each task, on dev. The baseline answers without reading: the most "
-        "frequent class, or the mean score, which correlates with nothing.",
+        "frequent class, the labels that most rows have, or the mean score, which correlates with "
+        "nothing.",
         table(head, rows, "Every task's figure on dev"),
     )
 

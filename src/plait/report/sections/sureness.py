@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from plait.calibration import KINDS, cross_fit, fit_temperature, measure, reliability
+from plait.calibration import (
+    KINDS,
+    cross_fit,
+    fit_temperature,
+    measure,
+    reliability,
+    tells_temperature,
+)
 from plait.report import plots
 from plait.report.markup import (
     Entry,
@@ -115,8 +122,11 @@ def _sides(task: TaskAnswers) -> list[tuple[str, Sequence[Bin]]]:
 
 def _row(task: str, subject: Subject, answers: TaskAnswers) -> list[str]:
     before = measure(answers.labels, answers.uncalibrated)
-    after = measure(answers.labels, cross_fit(answers.labels, answers.uncalibrated))
     kept = answers.temperature
+    if kept is None and not tells_temperature(answers.labels, answers.uncalibrated):
+        figures = [number(before[key]) for key in ("ece", "log_loss")]
+        return [task, subject.name, "dev tells none", *figures, "", ""]
+    after = measure(answers.labels, cross_fit(answers.labels, answers.uncalibrated))
     would = fit_temperature(answers.labels, answers.uncalibrated)
     told = f"{number(would, 2)} would suit" if kept is None else f"{number(kept, 2)}, kept"
     figures = [number(side[key]) for side in (before, after) for key in ("ece", "log_loss")]
