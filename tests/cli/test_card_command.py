@@ -35,3 +35,9 @@ def test_what_was_there_is_kept_beside_it(plait, trained, tmp_path):
 def test_what_is_no_run(plait, tmp_path):
     assert "there is no run at" in plait("card", tmp_path / "nowhere").complaint()
     assert "is neither a run nor an ensemble" in plait("card", tmp_path).complaint()
+
+
+def test_a_recipe_without_a_model(plait, trained, tmp_path):
+    shutil.copy(trained / "recipe.toml", tmp_path)
+    said = plait("card", tmp_path).complaint()
+    assert f"has a recipe and no model yet; train it with: plait train {tmp_path}" in said

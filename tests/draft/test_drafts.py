@@ -266,6 +266,7 @@ def test_the_whole_of_a_task_beside_its_parts(mood, tmp_path):
         (Request(label=["mood, text"]), "--label names one: where each of several says 0 or 1"),
         (Request(text=["a,b,c"]), "names 3 columns"),
         (Request(range=["0-5"]), "not of the form LOW,HIGH"),
+        (Request(range=["0,5"]), "the kind of mood is classes; say --kind mood=score, or"),
         (Request(dev_fraction=1.5), "not between 0 and 1"),
         (Request(reading=Reading(encoding="utf-9")), "no encoding 'utf-9'"),
     ],

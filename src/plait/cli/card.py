@@ -29,6 +29,8 @@ def card(
         raise RunError(f"there is no run at {run}")
     if not any((run / name).is_file() for name in ("recipe.toml", "ensemble.toml")):
         raise RunError(f"{run} is neither a run nor an ensemble: it has no recipe.toml")
+    if (recipe := run / "recipe.toml").is_file() and not (run / "run.json").is_file():
+        raise RunError(f"{run} has a recipe and no model yet; train it with: plait train {recipe}")
     text = make_card(run)
     if not write:
         typer.echo(text, nl=False)

@@ -53,7 +53,8 @@ ProfileOption = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
-        help="Run the recipe with another encoder, at its rate: small (e5-small) or packaged.",
+        help="Run the recipe with another encoder, at its rate: small (e5-small), packaged, or "
+        "published for its own.",
     ),
 ]
 FromOption = Annotated[

@@ -180,7 +180,7 @@ def draft_task(
     if len(counts.keys() - {""}) == 1:
         raise _constant(roles.label, first)
     label = guess_kind(counts, roles.label, kind=wishes.kind, where=str(first.given))
-    label = _with_wishes(label, wishes)
+    label = _with_wishes(name, label, wishes)
     config = validate(TaskConfig, task_table(roles, label), f"task {name}")
     draft = TaskDraft(name, roles, label, kept, config, notes=notes)
     _count_rows(draft)
@@ -220,9 +220,14 @@ def _cannot_be(split: SplitName, file: LookedAt, roles: Roles) -> str:
     return ""
 
 
-def _with_wishes(label: LabelGuess, wishes: Wishes) -> LabelGuess:
+def _with_wishes(name: str, label: LabelGuess, wishes: Wishes) -> LabelGuess:
     if wishes.labels:
         label = replace(label, labels=wishes.labels)
+    if wishes.range and label.kind != "score":
+        raise UsageError(
+            f"--range has the ends of a score, but the kind of {name} is {label.kind}; say --kind "
+            f"{name}=score, or --range TASK=LOW,HIGH for the one that is meant"
+        )
     return replace(label, range=wishes.range) if wishes.range else label
 
 
