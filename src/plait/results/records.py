@@ -201,7 +201,7 @@ def _read_record(path: Path, folder: Path) -> Record:
 
 
 def read_best(folder: Path) -> tuple[list[BestModel], list[Experiment]]:
-    """Read the models worth keeping, best first, and the log of what was tried, if there are any."""
+    """Read the models worth keeping, best first, and the log of what was tried, where there are."""
     log = folder / "log.json"
     models = [_read(path, BestModel) for path in sorted(folder.glob("*.json")) if path != log]
     models.sort(key=lambda model: model.dev.figure("overall") or 0.0, reverse=True)
