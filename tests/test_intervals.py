@@ -15,6 +15,7 @@ from plait.intervals import (
     draw_means,
     draw_share,
     mcnemar,
+    subtract_shares,
     take_middle,
     wilson,
     wilson_bound,
@@ -48,6 +49,29 @@ def test_a_bound_by_hand():
     # All right: n / (n + z squared), z = 1.644854
     assert float(wilson_bound(52, 52)) == pytest.approx(52 / (52 + 2.705543), abs=1e-6)
     assert float(wilson_bound(52, 52)) >= 0.95 > float(wilson_bound(51, 51))
+
+
+# --- Newcombe ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counts", "low", "high"),
+    [
+        ((56, 70, 48, 80), 0.0524, 0.3339),
+        ((9, 10, 3, 10), 0.1705, 0.8090),
+        ((5, 56, 0, 29), -0.0381, 0.1926),
+        ((10, 10, 0, 20), 0.6791, 1.0),
+    ],
+)
+def test_differences_of_shares_are_newcombes(counts, low, high):
+    found = subtract_shares(*counts)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_a_small_share_of_all_rows_says_little():
+    # 20 of 20 against 900 of 1,000: one slice in eight (0.9^20) of such rows is all right.
+    assert not subtract_shares(20, 20, 900, 1000).excludes(0)
+    assert subtract_shares(200, 200, 900, 1000).excludes(0)
 
 
 # --- McNemar -----------------------------------------------------------------------------

@@ -134,6 +134,25 @@ def wilson(hits: ArrayLike, rows: ArrayLike, level: float = LEVEL) -> tuple[Floa
     return np.maximum((middle - half) / whole, 0.0), np.minimum((middle + half) / whole, 1.0)
 
 
+def subtract_shares(
+    hits: int, rows: int, other_hits: int, other_rows: int, level: float = LEVEL
+) -> Interval:
+    """Return the interval of how much larger a share is than another's, of other rows.
+
+    Newcombe's (1998, his method 10), of both shares' Wilson intervals. Unlike draws, it knows
+    that a share may vary though all of its few rows are alike.
+    """
+    share, other = hits / rows, other_hits / other_rows
+    (low, high), (other_low, other_high) = (
+        [float(end) for end in wilson(*counts, level)]
+        for counts in ((hits, rows), (other_hits, other_rows))
+    )
+    return Interval(
+        share - other - math.hypot(share - low, other_high - other),
+        share - other + math.hypot(high - share, other - other_low),
+    )
+
+
 def wilson_bound(hits: ArrayLike, rows: ArrayLike, certainty: float = LEVEL) -> Floats:
     """Return what shares of rows are at least: the lower end of Wilson's one-sided interval.
 

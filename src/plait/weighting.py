@@ -225,6 +225,8 @@ class FAMO(Weighting):
 
     def after_update(self, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
         """Move the logits of the tasks that took part."""
+        if len(before) == 1:  # nothing to set it against, and decay alone would move its logit
+            return
         rows = [self.tasks.index(task) for task in before]
         fell = torch.stack([(before[t] + 1e-8).log() - (after[t] + 1e-8).log() for t in before])
         logits = torch.stack([self._logits[i] for i in rows])

@@ -189,3 +189,16 @@ def test_famo_turns_up_the_task_whose_log_loss_fell_less():
     a, b, absent = weighting._logits.tolist()
     assert b < 0 < a
     assert absent == 0
+
+
+def test_an_update_of_one_task_tells_famo_nothing():
+    weighting = FAMO(("a", "b"), CPU)
+    told = {"a": torch.tensor(2.0), "b": torch.tensor(2.0)}
+    weighting.after_update(told, told | {"a": torch.tensor(1.0)})
+    before = {name: kept.clone() for name, kept in weighting.tensors().items()}
+    first_step = [-0.025, 0.025]  # Adam's first is the rate, whatever the gradient
+    assert before["logits"].tolist() == pytest.approx(first_step, rel=1e-4)
+    for _ in range(5):
+        weighting.after_update({"a": told["a"]}, {"a": torch.tensor(1.0)})
+    for name, kept in weighting.tensors().items():
+        assert torch.equal(kept, before[name]), name

@@ -1,8 +1,9 @@
 """Rows become slices: those with a negation, long ones, pairs of the same words; each scored.
 
-A slice's figure is set against that of all other rows, with a bootstrap interval of the
-difference. Of scores the figure is the distance from the truth, not a correlation: that one falls
-wherever the true scores of a slice lie close together, though its answers be no worse.
+A slice's figure is set against that of all other rows, with an interval of the difference:
+Newcombe's of two shares, a bootstrap's of two distances. Of scores the figure is the distance from
+the truth, not a correlation: that one falls wherever the true scores of a slice lie close together,
+though its answers be no worse.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait.evaluate import LESS_IS_BETTER
-from plait.intervals import LEVEL, Interval, draw_means, take_middle
+from plait.intervals import LEVEL, Interval, draw_means, subtract_shares, take_middle
 from plait.mistakes.words import split_words
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from plait.evaluate import Floats
     from plait.mistakes.verdicts import Verdicts
 
     Mask = NDArray[np.bool_]
@@ -150,7 +152,8 @@ def score_slices(
     verdicts: Verdicts, slices: dict[str, Mask], generator: np.random.Generator
 ) -> list[SliceScore]:
     """Set every slice against the rest, those that are worse by most first."""
-    sign = 1.0 if verdicts.figure in LESS_IS_BETTER else -1.0
+    is_distance = verdicts.figure in LESS_IS_BETTER
+    sign = 1.0 if is_distance else -1.0
     # One in twenty intervals at 95% misses by chance; among many slices, one of them would.
     strict = 1 - (1 - LEVEL) / max(len(slices), 1)
     found = []
@@ -159,10 +162,29 @@ def score_slices(
         difference = float(inside.mean() - outside.mean())
         interval, stands_out = None, False
         if min(len(inside), len(outside)) >= LEAST:
-            draws = draw_means(inside, generator) - draw_means(outside, generator)
-            interval = take_middle(draws)
-            stands_out = take_middle(draws, strict).excludes(0)
+            subtract = _subtract_distances if is_distance else _subtract_shares
+            interval, wide = subtract(inside, outside, strict, generator)
+            stands_out = wide.excludes(0)
         worse = sign * difference > 0
         score = float(inside.mean())
         found.append(SliceScore(name, len(inside), score, difference, interval, stands_out, worse))
     return sorted(found, key=lambda s: (s.interval is None, -sign * s.difference))
+
+
+def _subtract_shares(
+    inside: Floats, outside: Floats, strict: float, _: np.random.Generator
+) -> tuple[Interval, Interval]:
+    """Return the difference's intervals at 95% and at the strict level, by Newcombe.
+
+    Draws would call a small slice special as soon as all of its rows are right.
+    """
+    counts = int(inside.sum()), len(inside), int(outside.sum()), len(outside)
+    return subtract_shares(*counts), subtract_shares(*counts, strict)
+
+
+def _subtract_distances(
+    inside: Floats, outside: Floats, strict: float, generator: np.random.Generator
+) -> tuple[Interval, Interval]:
+    """Return the difference's intervals at 95% and at the strict level, by drawing rows."""
+    draws = draw_means(inside, generator) - draw_means(outside, generator)
+    return take_middle(draws), take_middle(draws, strict)

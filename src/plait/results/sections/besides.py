@@ -40,7 +40,9 @@ def show_alone(records: Records) -> list[str]:
     lines = ["## Each task alone", ""]
     lines += paragraph(
         "What sharing gained: a row's tasks trained together, and each trained by itself with its "
-        "share of the row's budget. The gain has the interval of the findings' test."
+        "share of the row's budget. The gain has the interval of the findings' test. A row keeps "
+        "the checkpoint that is best for all tasks together, a task alone the one that is best for "
+        "it: so a gain is rather told too small."
     )
     rows = []
     for recipe, tasks in records.alone.items():
