@@ -239,6 +239,15 @@ def test_dropout_is_set_everywhere(tiny: Bert) -> None:
     assert tiny.embeddings.dropout.p == tiny.layers[2].dropout.p == 0.25
 
 
+def test_attention_can_have_a_dropout_of_its_own(tiny: Bert) -> None:
+    tiny.set_dropout(0.25, attention=0.5)
+    assert {layer.attention.dropout for layer in tiny.layers} == {0.5}
+    assert tiny.embeddings.dropout.p == tiny.layers[2].dropout.p == 0.25
+    tiny.set_dropout(None, attention=0.0)
+    assert {layer.attention.dropout for layer in tiny.layers} == {0.0}
+    assert tiny.layers[2].dropout.p == 0.25
+
+
 def test_layers_are_numbered_from_the_bottom(tiny: Bert) -> None:
     numbers = {name: tiny.layer_of(name) for name, _ in tiny.named_parameters()}
     assert set(numbers.values()) == {0, 1, 2, 3, 4}

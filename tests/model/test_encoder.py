@@ -319,6 +319,8 @@ def test_auto_dropout_is_set_everywhere(transformers: Any, tmp_path: Path) -> No
     assert torch.equal(encoder(TOKENS).hidden, encoder(TOKENS).hidden)
     encoder.set_dropout(0.5)
     assert not torch.equal(encoder(TOKENS).hidden, encoder(TOKENS).hidden)
+    with pytest.raises(EncoderError, match="attention_dropout is for plait's own BERT alone"):
+        load(tmp_path, architecture="auto", attention_dropout=0.1)
 
 
 def test_unknown_and_two_sided_models_are_refused(transformers: Any) -> None:

@@ -268,6 +268,7 @@ def test_system_d():
         dropout = float(name[-3:]) if "dropout" in name else 0.3
         heads = {task.head["dropout"] for task in config.tasks.values()}
         assert heads | {config.encoder.dropout} == {dropout}
+        assert config.encoder.attention_dropout == 0.1
         if name.endswith("sequential"):
             stages = [config.stage_config(stage) for stage in config.stages]
             assert [stage.tasks for stage in stages] == [("quora",), ("sts",), ("sst",)]

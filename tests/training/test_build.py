@@ -61,6 +61,9 @@ def test_the_encoders_dropout_can_be_set(make):
 
     assert rates() == {0.1}
     assert rates("encoder.dropout=0.0") == {0.0}
+    model = make("encoder.dropout=0.3", "encoder.attention_dropout=0.2").model
+    assert {layer.attention.dropout for layer in model.encoder.layers} == {0.2}
+    assert model.encoder.embeddings.dropout.p == 0.3
 
 
 @pytest.mark.parametrize(

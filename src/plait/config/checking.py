@@ -73,9 +73,11 @@ def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
 def _places_of(key: str, model: type[BaseModel]) -> list[str]:
     """Return where else in the recipe a key of this very name belongs."""
     places = [key] if key in model.model_fields else []
+    seen = set()
     for name, field in model.model_fields.items():
         section = _model_in(field.annotation)
-        if section is not None and key in section.model_fields:
+        if section is not None and section not in seen and key in section.model_fields:
+            seen.add(section)  # tables of one kind: the first is the usual place
             places.append(f"{name}.{'NAME.' if get_origin(field.annotation) is dict else ''}{key}")
     return places
 

@@ -222,6 +222,8 @@ class EncoderConfig(Section):
     """One vector per input: [CLS] through the pooler, [CLS] as it is, or the mean of all tokens."""
     dropout: float | None = Field(default=None, ge=0, lt=1)
     """Of embeddings, attention and layers; the encoder's own configuration unless set."""
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """Of the weights tokens give one another, where it is not `dropout`; plait's own BERT alone."""
     max_length: int = Field(default=128, ge=8)
     """Tokens of an input, special ones included; longer ones are cut."""
     truncate: Truncate = "head"

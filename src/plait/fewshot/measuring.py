@@ -311,7 +311,12 @@ def _find_contenders(
     first = Predictor.load(run, device="cpu")
     source = first.config.encoder
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
-    raw = load_encoder(files, architecture=source.architecture, dropout=source.dropout)
+    raw = load_encoder(
+        files,
+        architecture=source.architecture,
+        dropout=source.dropout,
+        attention_dropout=source.attention_dropout,
+    )
     yield _Contender(RAW, raw, source, Tokenizer.from_file(files.tokenizer))
     (task,) = config.tasks.values()
     paths = {file.path for file in (*task.train, *task.dev)}
@@ -322,8 +327,8 @@ def _find_contenders(
         if shared and note is not None:
             note(f"the recipe of {folder} names {min(shared)} too: the task may not be new to it")
         encoder = predictor.model.encoder
-        if predictor.config.encoder.dropout is not None:
-            encoder.set_dropout(predictor.config.encoder.dropout)
+        own = predictor.config.encoder
+        encoder.set_dropout(own.dropout, own.attention_dropout)
         yield _Contender(str(folder), encoder, predictor.config.encoder, predictor.tokenizer)
 
 

@@ -296,6 +296,10 @@ class Bert(Encoder):
         padded = packing.unpack(full)
         return Encoded(padded, (), self.pooler(padded))
 
+    def _set_attention_dropout(self, p: float) -> None:
+        for layer in self.layers:
+            cast("Layer", layer).attention.dropout = p
+
     def layer_of(self, name: str) -> int:
         """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 pooler."""
         part, _, rest = name.partition(".")

@@ -49,14 +49,17 @@ NO_ADAPTERS = (
 
 
 def load_encoder(
-    files: EncoderFiles, *, architecture: Architecture = "bert", dropout: float | None = None
+    files: EncoderFiles,
+    *,
+    architecture: Architecture = "bert",
+    dropout: float | None = None,
+    attention_dropout: float | None = None,
 ) -> Encoder:
-    """Read an encoder with its weights, in fp32; `dropout` replaces its configuration's."""
+    """Read an encoder with its weights, in fp32; dropouts replace its configuration's."""
     config = _read_config(files.config)
     encoder = _load_bert(files, config) if architecture == "bert" else _load_auto(files, config)
     encoder.notes = " ".join(note for note in (files.notes, encoder.notes) if note)
-    if dropout is not None:
-        encoder.set_dropout(dropout)
+    encoder.set_dropout(dropout, attention_dropout)
     return encoder
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from plait.errors import EncoderError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -106,8 +108,24 @@ class Encoder(nn.Module):
         """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 pooler."""
         raise NotImplementedError
 
-    def set_dropout(self, p: float) -> None:
-        """Give every dropout of the encoder the same probability."""
+    def set_dropout(self, p: float | None, attention: float | None = None) -> None:
+        """Give every dropout of the encoder the same probability, attention's its own.
+
+        None leaves as it is what would be set.
+        """
+        if p is not None:
+            self._set_every_dropout(p)
+        if attention is not None:
+            self._set_attention_dropout(attention)
+
+    def _set_attention_dropout(self, p: float) -> None:  # noqa: ARG002
+        """Refuse it: other models have it under names of their own."""
+        raise EncoderError(
+            "encoder.attention_dropout is for plait's own BERT alone: set encoder.architecture = "
+            '"bert", or leave it out'
+        )
+
+    def _set_every_dropout(self, p: float) -> None:
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = p

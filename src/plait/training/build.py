@@ -82,7 +82,12 @@ def build(config: RunConfig, start: Start | None = None, team: Team = ALONE) -> 
         return _build_from(config, start, tasks, team)
     source = config.encoder
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
-    encoder = load_encoder(files, architecture=source.architecture, dropout=source.dropout)
+    encoder = load_encoder(
+        files,
+        architecture=source.architecture,
+        dropout=source.dropout,
+        attention_dropout=source.attention_dropout,
+    )
     device = choose_device(config.device)
     seed_everything(config.seed)  # heads start from the seed
     model = build_model(config, encoder, tasks).to(device)

@@ -65,8 +65,7 @@ class Start:
         """Make an encoder of the run's shape; its weights come with `fill`."""
         shape = self.folder.read_json(self.folder.encoder)
         encoder = build_encoder(shape, config.encoder.architecture)
-        if config.encoder.dropout is not None:
-            encoder.set_dropout(config.encoder.dropout)
+        encoder.set_dropout(config.encoder.dropout, config.encoder.attention_dropout)
         return encoder
 
     def taken_over(self, config: RunConfig) -> list[str]:
