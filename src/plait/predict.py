@@ -353,11 +353,7 @@ class Predictor(SingleModel):
             raise RunError(f"there is no run at {folder.path}")
         config = folder.read_config()
         if not folder.weights.is_file():
-            if not folder.info.is_file():
-                raise RunError(
-                    f"{folder.path} has a recipe and no model; train it with "
-                    f"`plait train {folder.recipe}`, and name the run's folder"
-                )
+            folder.require_begun()
             raise RunError(f"{folder.path} has no model yet: its training has not got that far")
         for plugin in config.plugins:
             load_plugin(Path(plugin))

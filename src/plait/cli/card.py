@@ -24,13 +24,15 @@ def card(
     """
     from plait.card import make_card
     from plait.errors import RunError
+    from plait.export.folder import FILE as EXPORTED
+    from plait.training.folder import RunFolder
 
     if not run.is_dir():
         raise RunError(f"there is no run at {run}")
     if not any((run / name).is_file() for name in ("recipe.toml", "ensemble.toml")):
         raise RunError(f"{run} is neither a run nor an ensemble: it has no recipe.toml")
-    if (recipe := run / "recipe.toml").is_file() and not (run / "run.json").is_file():
-        raise RunError(f"{run} has a recipe and no model yet; train it with: plait train {recipe}")
+    if not any((run / name).is_file() for name in ("ensemble.toml", EXPORTED)):
+        RunFolder(run).require_begun()
     text = make_card(run)
     if not write:
         typer.echo(text, nl=False)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait.config import differences, read_recipe, to_toml
+from plait.engines.crew import DONE, FAILED, LOST, SPENT
 from plait.engines.hiring import hired
 from plait.engines.running import find_needs
 from plait.errors import Interrupted, RecipeError, ResourceError, RunError, UsageError
@@ -262,11 +263,11 @@ class _Session:
         trial = self.active.pop(name) if is_last else self.active[name]
         if event == "figure":
             self.crew.answer(name, self._hear_figure(trial, *values))
-        elif event == "done":
+        elif event == DONE:
             self._end(trial, TrialState.COMPLETE, values[0])
         elif event == "pruned":
             self._end(trial, TrialState.PRUNED, None)
-        elif event in ("failed", "spent", "lost"):
+        elif event in (FAILED, SPENT, LOST):
             self._fail(trial, values[0])
 
     def _hear_figure(self, trial: Any, step: int, value: float) -> bool:

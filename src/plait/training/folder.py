@@ -117,6 +117,14 @@ class RunFolder:
             raise RunError(f"{self.path} is not a run: {(found or ['it has no recipe.toml'])[0]}")
         return read_resolved(self.recipe)
 
+    def require_begun(self) -> None:
+        """Refuse a folder with a recipe that nobody has trained in, such as a drafted one."""
+        if not self.info.is_file():
+            raise RunError(
+                f"{self.path} has a recipe and no model; train it with "
+                f"`plait train {self.recipe}`, and name the run's folder"
+            )
+
     def find_changes(self, config: RunConfig) -> list[str]:
         """List what a recipe says otherwise than the run's own; another spelling is no change."""
         known = self.read_config()
