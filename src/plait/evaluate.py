@@ -383,9 +383,12 @@ class Scores:
         return {"tasks": tasks, "primary": primary, "summary": self.summary}
 
 
-def choose_batch_size(device: torch.device, max_length: int) -> int:
-    """Return how many rows to answer at once: many on a GPU, as far as long ones leave memory."""
-    return max(64, min(512, 2**16 // max_length)) if device.type == "cuda" else 64
+def choose_room(device: torch.device) -> int:
+    """Return how many tokens to answer at once at least: many on a GPU, none set on a CPU.
+
+    A GPU reads a few hundred short rows sooner than Python can ask for it layer by layer.
+    """
+    return 2**16 if device.type == "cuda" else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +399,8 @@ class Scorer:
     tasks: Mapping[str, Task]
     collator: Collator
     batch_size: int = 64
+    room: int = 0
+    """Tokens that a batch holds even if its rows are more than `batch_size`."""
     autocast: torch.dtype | None = None
     progress: Callable[[str, int, int], None] | None = None
     """Called with the task, rows done and rows in all."""
@@ -423,7 +428,8 @@ class Scorer:
                 torch.inference_mode(),
                 torch.autocast(device.type, self.autocast, enabled=self.autocast is not None),
             ):
-                for place, batch in self.collator.iterate(dataset, spec, self.batch_size, rows):
+                batches = self.collator.iterate(dataset, spec, self.batch_size, rows, self.room)
+                for place, batch in batches:
                     found = self._ask(tasks, batch.to(device).tokens)
                     for task, outputs in zip(tasks, found, strict=True):
                         parts[task].append(self.tasks[task].loss.decode(outputs))

@@ -16,7 +16,8 @@ from plait.answers.stream import answer_file, refuse_abstaining
 from plait.calibration import apply_temperature, read_temperatures
 from plait.data import Collator, Dataset, Tokenizer, find_implied
 from plait.errors import RunError, UsageError, suggest
-from plait.evaluate import Scorer, Scores, Task, choose_batch_size, score_answers
+from plait.evaluate import Scorer, Scores, Task, choose_room, score_answers
+from plait.model.dense import keep_copies
 from plait.model.encoder import build_encoder
 from plait.model.inference import Form, pack, why_not
 from plait.registry import load_plugin
@@ -365,10 +366,7 @@ class Predictor(SingleModel):
         model.to(place).eval()
         as_trained = precision == "run"
         form = choose_form(config.precision if as_trained else precision, place, as_trained)
-        autocast, batch_size = (
-            torch.bfloat16 if form == "bf16" else None,
-            choose_batch_size(place, config.encoder.max_length),
-        )
+        autocast, batch_size = torch.bfloat16 if form == "bf16" else None, 64
         if place.type == "cpu" and not as_trained:  # else the figures are to be the same
             # What is packed computes in its own precision, and the rest around it in fp32.
             packed = pack(model.encoder, form, first_only=model.reads_first_only())
@@ -383,7 +381,9 @@ class Predictor(SingleModel):
             batch_size = 32
         tokenizer = Tokenizer.from_file(folder.tokenizer)
         collator = build_collator(config, tokenizer)
-        scorer = Scorer(model, tasks, collator, batch_size, autocast)
+        if place.type == "cuda" and autocast is not None:
+            keep_copies(model, autocast)
+        scorer = Scorer(model, tasks, collator, batch_size, choose_room(place), autocast)
         temperatures = {}
         if calibrated:
             temperatures = read_temperatures(folder.path, lambda: hash_file(folder.weights))
@@ -427,7 +427,8 @@ class Predictor(SingleModel):
         facts = [self.identify(), *(self._hash(path) for path in (files.recipe, files.tokenizer))]
         facts.append(json.dumps(self.temperatures, sort_keys=True))
         device = next(self.model.parameters()).device
-        facts += [self.form, device.type, str(self.scorer.batch_size), torch.__version__]
+        facts += [self.form, device.type, str(self.scorer.batch_size), str(self.scorer.room)]
+        facts.append(torch.__version__)
         return hashlib.sha256(" ".join(facts).encode()).hexdigest()
 
     def _hash(self, path: Path) -> str:
@@ -443,8 +444,9 @@ class Predictor(SingleModel):
         device = next(self.model.parameters()).device
         vectors = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
         kind = self.scorer.autocast
+        size, room = self.scorer.batch_size, self.scorer.room
         with torch.inference_mode(), torch.autocast(device.type, kind, enabled=kind is not None):
-            for place, batch in self.collator.iterate(dataset, ONE_TEXT, self.scorer.batch_size):
+            for place, batch in self.collator.iterate(dataset, ONE_TEXT, size, room=room):
                 found = self.model.embed(batch.to(device).tokens)
                 vectors[place.numpy()] = found.float().cpu().numpy()
         return vectors

@@ -125,17 +125,19 @@ def iterate(
     segments: bool = True,
     truncate: Truncate = "head",
     rows: Tensor | None = None,
+    room: int = 0,
 ) -> Iterator[tuple[Tensor, Batch]]:
     """Yield (row numbers, batch) over all rows, or those given, the longest first.
 
     Rows of like length come together, so a batch pads little, and a batch too large for the
-    device's memory fails at once rather than at the end.
+    device's memory fails at once rather than at the end. `room` is for tokens, padding among
+    them: a batch of short rows has more than `batch_size`, as many as fit.
     """
     lengths = text_lengths(dataset, spec, layout, max_length)
     if rows is None:
         rows = torch.arange(len(dataset), device=lengths.device)
     order = rows[torch.argsort(lengths[rows], descending=True, stable=True)]
-    for some in torch.split(order, batch_size):
+    for some in order.split(_sizes(lengths[order], batch_size, room)):
         yield (
             some,
             collate(
@@ -148,6 +150,15 @@ def iterate(
                 truncate=truncate,
             ),
         )
+
+
+def _sizes(lengths: Tensor, least: int, room: int) -> list[int]:
+    """Say how many of the rows, the longest first, come into each batch."""
+    sizes, start = [], 0
+    while start < len(lengths):
+        sizes.append(min(max(least, room // max(1, int(lengths[start]))), len(lengths) - start))
+        start += sizes[-1]
+    return sizes
 
 
 # --- cutting -------------------------------------------------------------------------------

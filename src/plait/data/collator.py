@@ -53,9 +53,17 @@ class Collator:
         )
 
     def iterate(
-        self, dataset: Dataset, spec: TaskSpec, batch_size: int, rows: Tensor | None = None
+        self,
+        dataset: Dataset,
+        spec: TaskSpec,
+        batch_size: int,
+        rows: Tensor | None = None,
+        room: int = 0,
     ) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield (row numbers, batch) over all rows, or those given, like lengths together."""
+        """Yield (row numbers, batch) over all rows, or those given, like lengths together.
+
+        A batch has `batch_size` rows, or as many as `room` holds tokens of, padding included.
+        """
         return iterate(
             dataset,
             batch_size,
@@ -65,6 +73,7 @@ class Collator:
             segments=self.segments,
             truncate=self.truncate,
             rows=rows,
+            room=room,
         )
 
 

@@ -62,6 +62,13 @@ class Dense(nn.Linear):
         return (w.data_ptr(), w._version, b.data_ptr(), b._version)
 
 
+def keep_copies(model: nn.Module, dtype: torch.dtype) -> None:
+    """Let every Dense of a model hold copies."""
+    for part in model.modules():
+        if isinstance(part, Dense):
+            part.keep_copies(dtype)
+
+
 @torch.no_grad()
 def renew_copies(layers: Iterable[Dense]) -> None:
     """Copy what the parameters have become, in place."""

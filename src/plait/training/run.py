@@ -21,7 +21,7 @@ import torch
 from plait.data import SplitName
 from plait.distributed import ALONE
 from plait.errors import Interrupted, RunError
-from plait.evaluate import Scorer, Scores, choose_batch_size, score_baseline
+from plait.evaluate import Scorer, Scores, choose_room, score_baseline
 from plait.training.build import (
     Parts,
     build,
@@ -187,7 +187,7 @@ class _Session:
             parts.model,
             parts.tasks,
             parts.collator,
-            choose_batch_size(parts.device, parts.config.encoder.max_length),
+            room=choose_room(parts.device),
             autocast=parts.autocast,
             progress=lambda *place: self.tell("scoring", *place),
         )
