@@ -280,6 +280,12 @@ def test_system_d():
             assert config.train.regularizers[0]["weight"] == float(name.split("-")[1])
 
 
+def test_the_sweep_drops_out_as_the_rest_of_system_d_does():
+    sweep, other = read_recipe("d/lambda-sst"), read_recipe("d/concat-smart-sequential")
+    assert sweep.encoder == other.encoder
+    assert sweep.tasks["sst"] == other.tasks["sst"]
+
+
 # --- profiles ----------------------------------------------------------------------------
 
 
