@@ -55,6 +55,20 @@ def test_overrides_that_tell_rows_apart(tmp_path):
     assert records.common_overrides == places | {"train.eval_limit=100"}
 
 
+def test_rows_are_counted_where_no_file_is_added(tmp_path):
+    for recipe, quora in (("c/baseline", 63483), ("c/sampled", 14150)):
+        rows = {"train": {"sst": 8544, "quora": quora}, "dev": {"sst": 1101, "quora": 20212}}
+        settings = {"tasks": {"sst": {"train": [{"path": "ids-sst-train.csv"}]}}}
+        write_record(tmp_path, make_record(recipe, FIGURES, data=rows, settings=settings))
+    files = [{"path": "ids-sst-train.csv"}, {"path": "reviews-5class.tsv"}]
+    rows = {"train": {"sst": 22694, "quora": 14150}, "dev": {"sst": 1101, "quora": 20212}}
+    more = {"data": rows, "settings": {"tasks": {"sst": {"train": files}}}}
+    write_record(tmp_path, make_record("c/pcgrad-smart-extra-data", FIGURES, **more))
+    records = read_records(tmp_path, "small")
+    assert records.most_rows("train") == {"sst": 8544, "quora": 63483}
+    assert records.most_rows("dev") == {"sst": 1101, "quora": 20212}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

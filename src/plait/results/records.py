@@ -68,6 +68,8 @@ class Record(_Part):
     """The one task it was trained on, where it is the baseline of a row."""
     seed: int
     overrides: list[str] = []
+    settings: dict[str, Any] = {}
+    """Of an ensemble, each member's by its name."""
     steps: int | None = None
     best_step: int | None = None
     seconds: float | None = None
@@ -80,6 +82,10 @@ class Record(_Part):
     dev: DevFigures
     members: dict[str, MemberFigures] = {}
     """Of an ensemble, each by itself."""
+
+    def adds_rows(self, task: str) -> bool:
+        """Say whether a task was trained on more files than one."""
+        return len(self.settings.get("tasks", {}).get(task, {}).get("train", ())) > 1
 
 
 class BestModel(_Part):
@@ -145,11 +151,15 @@ class Records:
         return {seed: value for seed, value in found.items() if value is not None}
 
     def most_rows(self, split: str) -> dict[str, int]:
-        """Return how many rows of a split each task has, in the run that has the most."""
+        """Return how many rows of a split each task has, in the run that has the most.
+
+        A run that adds other files to a task's own is not asked how many those are.
+        """
         most: dict[str, int] = {}
         for record in self:
             for task, number in record.data.get(split, {}).items():
-                most[task] = max(most.get(task, 0), number)
+                if not (split == "train" and record.adds_rows(task)):
+                    most[task] = max(most.get(task, 0), number)
         return most
 
     @property
