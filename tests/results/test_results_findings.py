@@ -113,6 +113,25 @@ def test_a_large_difference_of_single_seeds_is_told_by_the_spread_of_other_rows(
     assert verdict(rows | {"a/pcgrad": [0.53]}) == "within the noise"
 
 
+def test_rows_of_one_task_say_nothing_of_the_spread_of_a_summary():
+    """By hand: two rows whose overall is .7 +- .01, beside one of sentiment alone."""
+    both = [{"sst": 0.69, "quora": 0.69}, {"sst": 0.71, "quora": 0.71}]
+    rows = {"a/pcgrad": both, "a/baseline": both, "minbert/sst-full-model": [{"sst": 0.3}]}
+    rows["minbert/sst-full-model"].append({"sst": 0.7})
+    kept = Records(
+        Record.model_validate(make_record(recipe, primary, seed))
+        for recipe, seeds in rows.items()
+        for seed, primary in enumerate(seeds, 1)
+    )
+    assert kept.figures_of_rows("sst")[-1] == [0.3, 0.7]
+    found = compare([("a/pcgrad", None)], [("a/baseline", None)], "overall", kept)
+    assert not isinstance(found, str)
+    seeds = 2 * 0.02**2 / 2 / 2  # two sides; the variance of two figures; over two seeds
+    rest = found.error**2 - seeds
+    sst, quora = (sum(v * (1 - v) for v in (0.69, 0.71)) / 2 / n for n in (1101, 20212))
+    assert rest == pytest.approx(2 * (sst + quora) / 4)
+
+
 def test_single_seeds_alone_tell_nothing():
     (judged,) = judge_all([finding()], records({"a/pcgrad": [0.9], "a/baseline": [0.1]}))
     assert (judged.verdict, judged.p_value) == ("not tested", None)

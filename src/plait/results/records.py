@@ -176,8 +176,15 @@ class Records:
         return (set.intersection(*each) if each else set()) | self.places
 
     def figures_of_rows(self, name: str) -> list[list[float]]:
-        """Return a figure of every row that was run whole."""
-        return [list(self.figures(recipe, name).values()) for recipe in self.recipes]
+        """Return a figure of every row that was run whole.
+
+        A row of one task has nothing to sum up: its `overall` is that task's figure again.
+        """
+        return [
+            list(self.figures(recipe, name).values())
+            for recipe in self.recipes
+            if name not in SUMMARIES or len(self.row(recipe)[0].dev.tasks) > 1
+        ]
 
 
 def read_records(folder: Path, profile: str) -> Records:
