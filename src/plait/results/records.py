@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SUMMARIES = ("sum", "mean", "overall")
 
+FALL = 0.1
+"""What a run's `overall` must lose by its end to be spoken of."""
+
 T = TypeVar("T")
 
 
@@ -59,6 +62,13 @@ class MemberFigures(_Part):
     summary: dict[str, float | None]
 
 
+class Point(_Part):
+    """One evaluation on the way."""
+
+    step: int
+    overall: float | None = None
+
+
 class Record(_Part):
     """What one training run came to."""
 
@@ -80,8 +90,18 @@ class Record(_Part):
     encoder: dict[str, Any] = {}
     data: dict[str, dict[str, int]] = {}
     dev: DevFigures
+    curves: list[Point] = []
     members: dict[str, MemberFigures] = {}
     """Of an ensemble, each by itself."""
+
+    @property
+    def fall(self) -> tuple[Point, Point] | None:
+        """The best evaluation and the last, where the run ended far below its best."""
+        known = [(point.overall, point) for point in self.curves if point.overall is not None]
+        if not known:
+            return None
+        (high, best), (low, last) = max(known, key=lambda pair: pair[0]), known[-1]
+        return (best, last) if high - low >= FALL else None
 
     def adds_rows(self, task: str) -> bool:
         """Say whether a task was trained on more files than one."""

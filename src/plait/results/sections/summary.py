@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from plait.results.findings import count_verdicts, holds_corrected
 from plait.results.markdown import count, figure, items, paragraph
+from plait.results.records import FALL
 from plait.results.tables import read_outline
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ def show_summary(results: Results) -> list[str]:
         f"{counts['within the noise']} are within the noise; {counts['not tested']} could not be "
         "tested yet."
     )
+    if fallen := [record for record in results.records if record.fall]:
+        rows_fallen = ", ".join(sorted({f"`{record.recipe}`" for record in fallen}))
+        told.append(
+            f"**Fell apart**: {count(len(fallen), 'run')} ended with an overall {figure(FALL, 1)} "
+            f"or more below the run's own best checkpoint, which is the one shown: {rows_fallen}."
+        )
     for model in results.best:
         caution = f" {model.caution}" if model.caution else ""
         told.append(

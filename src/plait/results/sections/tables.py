@@ -80,6 +80,13 @@ def _notes(printed: Table, records: Records) -> Iterator[str]:
         if own:
             yield f"{row.published.row}: run with {', '.join(f'`-o {word}`' for word in own)}."
         for record in records.row(row.run):
+            if fall := record.fall:
+                best, last = fall
+                yield (
+                    f"{row.published.row}, seed {record.seed}: overall fell from "
+                    f"{figure(best.overall)} after {best.step:,} updates to "
+                    f"{figure(last.overall)} at the end; shown is the best checkpoint."
+                )
             if record.members:
                 alone = [m.summary["overall"] for m in record.members.values()]
                 yield (
