@@ -29,6 +29,13 @@ def test_a_system_a_table_a_row():
     assert names("d/lambda-sst", "a/annealed") == ["a/annealed", "d/lambda-sst"]
 
 
+def test_what_all_four_have_goes_by_the_name_of_its_recipes():
+    assert names("minbert") == names("all four")
+    assert {name.partition("/")[0] for name in names("minbert")} == {"minbert"}
+    with pytest.raises(UsageError, match="did you mean 'minbert'"):
+        find_rows(["minbrt"])
+
+
 def test_an_alias_means_the_run_that_it_repeats():
     assert names("a/annealed-ce") == ["a/annealed"]
     assert names("a/annealed-ce", "a/annealed") == ["a/annealed"]

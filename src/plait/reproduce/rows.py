@@ -27,8 +27,9 @@ class Row:
 def find_rows(words: Iterable[str] = ()) -> list[Row]:
     """Return the rows that words name, in the reports' order; all of them without a word.
 
-    A word is a system (`a`), a table of one (`a/2`), or a row: its recipe's name (`a/annealed`),
-    with the table between if one likes (`a/2/annealed`). An alias means the run that it repeats.
+    A word is a system (`a`, or `minbert` for what all four have), a table of one (`a/2`), or a
+    row: its recipe's name (`a/annealed`), with the table between if one likes (`a/2/annealed`).
+    An alias means the run that it repeats.
     """
     known = _published()
     rows = {
@@ -45,7 +46,7 @@ def find_rows(words: Iterable[str] = ()) -> list[Row]:
     for word in words:
         found = {name for name, published in known.items() if _means(word, name, published)}
         if not found:
-            names = {published["system"].lower() for published in known.values()} | known.keys()
+            names = {_folder(name) for name in known} | known.keys()
             raise UsageError(
                 f"no published row is called {word!r}{suggest(word.lower(), names)} (a system such "
                 "as a, a table such as a/2, or a recipe: see `plait list recipes`)"
@@ -69,7 +70,12 @@ def _means(word: str, name: str, published: dict[str, Any]) -> bool:
     stem = name.removeprefix(f"{system}/")
     return word.strip("/").lower() in (
         system,
+        _folder(name),
         f"{system}/{table}" if table else system,
         name,
         f"{system}/{table}/{stem}",
     )
+
+
+def _folder(recipe: str) -> str:
+    return recipe.partition("/")[0]
