@@ -113,6 +113,8 @@ def test_an_ensemble_of_rows(reproduce, tmp_path):
     assert all(after[path] == stamp for path, stamp in before.items())
     assert not list((tmp_path / "runs").rglob("*.safetensors"))
     assert "nothing is left to train" in reproduce("d/ensemble", *short).out
+    other = reproduce("d/ensemble", *short, "-o", "ensemble.how=mean")
+    assert "was made under other settings (ensemble.how)" in other.complaint()
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

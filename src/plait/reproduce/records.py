@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from plait.config import RunConfig, flatten
+from plait.config import EnsembleConfig, RunConfig, flatten
 from plait.errors import RunError
 from plait.training.checkpoint import write_text
 from plait.training.folder import RunFolder
@@ -110,14 +110,17 @@ def make_ensemble_record(
     }
 
 
-def check_record(path: Path, config: RunConfig | Mapping[str, RunConfig]) -> None:
+def check_record(path: Path, config: RunConfig | EnsembleConfig) -> None:
     """Refuse a record that other settings made than those a run, or members, would have today."""
     try:
-        then = json.loads(path.read_text(encoding="utf-8"))["settings"]
+        record = json.loads(path.read_text(encoding="utf-8"))
+        then = record["settings"]
         if isinstance(config, RunConfig):
             changed = _changes(then, config)
         else:
-            changed = [key for name in config for key in _changes(then[name], config[name])]
+            changed = ["ensemble.how"] if record["how"] != config.how else []
+            members = config.members.items()
+            changed += [key for name, member in members for key in _changes(then[name], member)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
             f"{path} is no record of this row; remove it to run the row again"

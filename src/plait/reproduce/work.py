@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.config import lists_members, read_ensemble, read_recipe
@@ -158,7 +158,7 @@ def _plan_ensemble(work: Work, row: Row) -> None:
         members = {name: _seeded(c, c.seed - first + seed) for name, c in ensemble.members.items()}
         record = _record(order, row.recipe, seed)
         if record.exists():
-            check_record(record, members)
+            check_record(record, replace(ensemble, members=members))
             work.num_done += 1
             continue
         runs = {name: _run(order, config.name, config) for name, config in members.items()}
