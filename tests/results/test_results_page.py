@@ -20,6 +20,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     write_all(folder / "records")
     extra = make_record("course", {"sst": 0.52, "quora": 0.87, "sts": 0.88})
     write_record(folder / "records", extra)
+    held = [{"what": "all rows", "hardware": "NVIDIA H200", "minutes": 61.5}]
+    (folder / "records" / "small" / "held.json").write_text(json.dumps(held), encoding="utf-8")
     best = folder / "best"
     best.mkdir()
     model = {
@@ -139,6 +141,10 @@ def test_a_caution_stands_wherever_its_model_does(whole):
     best_first = "**Best models**, overall: soup .800, lesser .783 ([more](#best-models))."
     assert f"{best_first} Of lesser: It has seen Quora. - **Not" in told
     assert "- **It has seen Quora.**" in told
+
+
+def test_what_was_held_is_told(whole):
+    assert "| all rows | NVIDIA H200 | 62 |" in whole
 
 
 def test_rows_of_no_report_are_shown_too(whole):
