@@ -219,7 +219,15 @@ def _data(config: RunConfig, info: Mapping[str, Any]) -> list[Sequence[str]]:
 
 def _files(files: Sequence[FileConfig], found: Mapping[str, Any] | None) -> list[str]:
     rows = f"{found['rows']:,}" if found else "not told"
-    return [", ".join(f"`{Path(file.path).name}`" for file in files), rows]
+    return [", ".join(map(_file, files)), rows]
+
+
+def _file(file: FileConfig) -> str:
+    chosen = [
+        f"{column} is {' or '.join(map(str, values))}"
+        for column, values in (file.where or {}).items()
+    ]
+    return f"`{Path(file.path).name}`" + (f" where {' and '.join(chosen)}" if chosen else "")
 
 
 def _encoder(config: RunConfig, info: Mapping[str, Any]) -> list[Sequence[str]]:

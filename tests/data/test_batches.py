@@ -198,6 +198,19 @@ def test_iterate(tokenizer: Tokenizer, spec: TaskSpec) -> None:
     ) == [4, 17, 90]
 
 
+def test_short_rows_fill_the_room(tokenizer: Tokenizer) -> None:
+    """A batch has as many rows as have room with their padding, and never fewer than asked for."""
+    dataset = Dataset.from_texts(random_pairs(30, 100), tokenizer, 24)
+    sizes = []
+    for rows, batch in iterate(dataset, 4, JOINED, tokenizer.layout, max_length=24, room=120):
+        count, length = batch.tokens.ids.shape
+        sizes.append(count)
+        assert len(rows) == count == max(4, 120 // length) or sum(sizes) == 100
+    assert sum(sizes) == 100
+    assert sizes[0] == 120 // 24
+    assert max(sizes) > sizes[0]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("spec", [JOINED, APART])
 def test_a_cuda_graph_captures_it(tokenizer: Tokenizer, spec: TaskSpec) -> None:

@@ -140,6 +140,33 @@ def test_pairs_count_as_pairs_in_either_order(read):
     assert texts(read("two", True)) == [("y", "z"), ("new", "text")]
 
 
+def test_a_text_of_a_pair_may_be_enough(read):
+    """y stands in a dev pair, z in a test pair; neither does so beside the other."""
+    assert texts(read("two", "texts")) == [("new", "text")]
+    assert texts(read("one", "texts")) == texts(read("one", True))
+    file = {"path": "two-train.csv", "drop_overlap": "texts"}
+    assert texts(read("two", train=file)) == [("new", "text")]
+    assert texts(read("two", True, train=file)) == [("new", "text")]
+    more = read("two", "texts", augment="other-order")
+    assert texts(more) == [("new", "text"), ("text", "new")]
+    names = [json.dumps(read("two", how).describe()) for how in (False, True, "texts")]
+    assert len(set(names)) == 3
+
+
+@pytest.mark.parametrize(("how", "left"), [(False, 2), (True, 2), ("added", 2), ("texts", 1)])
+def test_rows_without_labels_are_left_out_whatever_is_said(read, tmp_path, how, left):
+    read("two")  # writes the files
+    settings = {**TASKS["two"], "unlabelled": "two-train.csv"}
+    table = {"name": "x", "tasks": {**TASKS, "two": settings}, "data": {"drop_overlap": how}}
+    config = validate(RunConfig, table, "x")
+    split = Split(
+        *("two", config.tasks["two"], "unlabelled", tmp_path, "error", 1, False),
+        drop_overlap=how,
+        held_out=find_held_out(config, tmp_path),
+    )
+    assert len(texts(split)) == left
+
+
 def test_a_task_and_a_file_say_otherwise(read):
     assert len(texts(read("one", False, drop_overlap=True))) == 3
     assert len(texts(read("one", True, drop_overlap=False))) == 6

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from plait.config import TaskConfig
+from plait.config import RunConfig, TaskConfig
+from plait.config.checking import validate
+from plait.data import find_held_out
 from plait.data.split import Split
 from plait.errors import DataError, RecipeError
 
@@ -232,3 +237,106 @@ def test_progress(root: Path) -> None:
     total = sum((root / f"{n}.csv").stat().st_size for n in "ab")
     assert told[-1] == (200, total, total)
     assert told == sorted(told)
+
+
+# --- where ---------------------------------------------------------------------------------
+
+TABLE = [
+    {"id": 0, "text": "zero", "label": 1, "part": "a", "year": 2019, "old": True},
+    {"id": 1, "text": "one", "label": 0, "part": " b ", "year": 2020, "old": False},
+    {"id": 2, "text": "two", "label": 7, "part": "c", "year": 2021, "old": False},
+    {"id": 3, "text": "three", "label": 1, "part": "b", "year": 2021, "old": False},
+    {"id": 4, "text": "four", "label": 0, "part": None, "year": 2022, "old": True},
+]
+
+
+@pytest.fixture(params=["csv", "jsonl", "parquet"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    name = f"table.{request.param}"
+    if request.param == "parquet":
+        pq.write_table(pa.Table.from_pylist(TABLE), tmp_path / name)
+    elif request.param == "jsonl":
+        (tmp_path / name).write_text("\n".join(map(json.dumps, TABLE)), encoding="utf-8")
+    else:
+        lines = [",".join("" if v is None else _written(v) for v in row.values()) for row in TABLE]
+        text = "\n".join([",".join(TABLE[0]), *lines])
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return name
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ({"part": "b"}, [1, 3]),  # spaces around do not count
+        ({"part": ("a", "b")}, [0, 1, 3]),
+        ({"part": "b", "year": 2021}, [3]),
+        ({"year": (2019, "2022")}, [0, 4]),
+        ({"old": True}, [0, 4]),
+        ({"part": ""}, [4]),
+        ({"id": 3}, [3]),  # a column that is read for something else as well
+    ],
+)
+def test_rows_are_chosen_by_other_columns(
+    table: str, tmp_path: Path, where: dict[str, Any], found: list[int]
+) -> None:
+    """A row that is passed over is not looked at: a label that cannot be read is no trouble."""
+    config = task(train={"path": table, "where": where})
+    split = Split("t", config, "train", tmp_path, "error", 1, labelled=True)
+    chunks = list(split.rows())
+    assert [int(i) for rows in chunks for i in rows.ids.to_pylist()] == found
+    assert [report.others for report in split.reports] == [len(TABLE) - len(found)]
+    assert f"{len(found)} rows, {len(TABLE) - len(found)} others passed over" in str(
+        split.reports[0]
+    )
+    assert split.places([len(found) - 1])[0].number == found[-1] + (2 if "csv" in table else 1)
+
+
+def test_a_bad_row_among_the_chosen_is_told_with_its_line(table: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"3|4"):
+        ids(task(train={"path": table, "where": {"part": ("b", "c")}}), tmp_path)
+
+
+def test_where_nothing_is_chosen(table: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"has no train rows to use .*5 others passed over"):
+        ids(task(train={"path": table, "where": {"part": "d"}}), tmp_path)
+    with pytest.raises(DataError, match="part_of"):
+        ids(task(train={"path": table, "where": {"part_of": "a"}}), tmp_path)
+
+
+def test_one_file_may_be_both_train_and_dev(table: str, tmp_path: Path) -> None:
+    whole = {
+        "train": {"path": table, "where": {"part": "b"}},
+        "dev": {"path": table, "where": {"part": "a"}},
+    }
+    config = validate(
+        RunConfig,
+        {"name": "x", "tasks": {"t": task(**whole).model_dump()}, "data": {"drop_overlap": True}},
+        "x",
+    )
+    held_out = find_held_out(config, tmp_path)
+    assert len(held_out.texts) == 1
+    split = Split(
+        *("t", config.tasks["t"], "train", tmp_path, "error", 1, True),
+        drop_overlap=True,
+        held_out=held_out,
+    )
+    assert [len(rows) for rows in split.rows()] == [2]
+    assert ids(task(**whole), tmp_path, "dev") == [0]
+
+
+def test_the_cache_tells_the_chosen_apart(root: Path) -> None:
+    """And what chooses nothing has the name it always had."""
+    described = [
+        Split("t", task(train=file), "train", root, "error", 1, labelled=True).describe()
+        for file in (
+            "a.csv",
+            {"path": "a.csv", "where": {"label": 1}},
+            {"path": "a.csv", "where": {"label": (0, 1)}},
+        )
+    ]
+    assert "where" not in described[0]["files"][0]
+    assert len({json.dumps(one, sort_keys=True) for one in described}) == 3

@@ -106,6 +106,7 @@ PUBLISHED_RUNS = [name for name in PUBLISHED if name not in ENSEMBLES]
 ON_BERT = [name for name in PUBLISHED_RUNS if name not in ALIASES]
 
 SIZES = {"sst": 8544, "quora": 63483, "sts": 6040, "cfimdb": 1707}
+FIRST_SIZES = {"nli": 120_623, "films": 14_625}
 DEMO_SIZES = dict.fromkeys(("sentiment", "paraphrase", "similarity"), 320)
 
 
@@ -183,7 +184,7 @@ def test_it_loads_builds_and_plans(name):
     assert config.name == name
     check_parts(config)
     build_tasks(config)
-    assert plan_run(config, SIZES | DEMO_SIZES).updates > 0
+    assert plan_run(config, SIZES | DEMO_SIZES | FIRST_SIZES).updates > 0
 
 
 def test_bases_are_extended_by_others():

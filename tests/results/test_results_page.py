@@ -20,6 +20,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     write_all(folder / "records")
     extra = make_record("course", {"sst": 0.52, "quora": 0.87, "sts": 0.88})
     write_record(folder / "records", extra)
+    held = [{"what": "all rows", "hardware": "NVIDIA H200", "minutes": 61.5}]
+    (folder / "records" / "small" / "held.json").write_text(json.dumps(held), encoding="utf-8")
     best = folder / "best"
     best.mkdir()
     model = {
@@ -75,7 +77,7 @@ def test_without_a_record_every_row_says_so(tmp_path):
     assert "0 of 66 are run: 0 distinct runs of 63." in text
     assert line(text, "| `a/baseline` |") == "| `a/baseline` | not run yet |  |  |  |  |  |  |"
     assert "## Costs" not in text
-    assert "## Best model" not in text
+    assert "## Best models" not in text
     assert "## Each task alone" not in text
     assert "![" not in text
 
@@ -107,7 +109,7 @@ def test_every_section_is_there_in_order(whole):
     titles = re.findall(r"^## (.+)$", whole, flags=re.M)
     assert titles == [
         *("Findings", "System A", "System B", "System C", "System D", "minBERT alone"),
-        *("Figures besides", "Each task alone", "Not in the reports", "Best model"),
+        *("Figures besides", "Each task alone", "Not in the reports", "Best models"),
         *("Log of experiments", "Costs", "Settings"),
     ]
 
@@ -153,10 +155,13 @@ def test_the_best_model_and_the_log(whole):
 
 def test_a_caution_stands_wherever_its_model_does(whole):
     told = " ".join(whole.split())
-    models = re.findall(r"- \*\*Best model\*\*: (\w+), [^-]+", told)
-    assert models == ["soup", "lesser"]  # best first
-    assert "**Best model**: lesser, overall .783, mean .767 ([more](#best-model)). It has" in told
+    best_first = "**Best models**, overall: soup .800, lesser .783 ([more](#best-models))."
+    assert f"{best_first} Of lesser: It has seen Quora. - **Not" in told
     assert "- **It has seen Quora.**" in told
+
+
+def test_what_was_held_is_told(whole):
+    assert "| all rows | NVIDIA H200 | 62 |" in whole
 
 
 def test_rows_of_no_report_are_shown_too(whole):

@@ -12,7 +12,7 @@ from plait.errors import suggest
 from plait.types import TaskSpec, Truncate
 
 BadRows = Literal["error", "skip"]
-DropOverlap = bool | Literal["added"]
+DropOverlap = bool | Literal["added", "texts"]
 
 
 def _as_table(value: object) -> object:
@@ -25,6 +25,10 @@ def _as_tuple(value: object) -> object:
 
 Part = Annotated[dict[str, Any], BeforeValidator(_as_table)]
 """A part by its name, or a table of its name and settings."""
+
+
+Values = Annotated[tuple[bool | int | float | str, ...], BeforeValidator(_as_tuple)]
+"""One value or a list of them, as they would be written in a file."""
 
 
 class Section(BaseModel):
@@ -75,7 +79,10 @@ class FileConfig(Section):
     scale: tuple[float, float] | None = None
     """Lowest and highest score of this file, where they are not the task's: its scores are
     stretched onto the task's range."""
-    drop_overlap: bool | None = None
+    where: dict[str, Values] | None = None
+    """Columns of the file and what they must hold, a value or a list of them, for a row to be
+    taken."""
+    drop_overlap: bool | Literal["texts"] | None = None
     """As the task's, for this file alone."""
 
     @model_validator(mode="before")
@@ -193,7 +200,8 @@ class DataConfig(Section):
     """Stop at a row that fails a check, naming its line, or skip it and say so."""
     drop_overlap: DropOverlap = False
     """Leave out training rows that a dev or test file of any task has: none of them, those of files
-    beyond a task's first ("added"), or all (true)."""
+    beyond a task's first ("added"), or all (true); or also pairs of which one has a text
+    ("texts")."""
     folds: int | None = Field(default=None, ge=2)
     """Deal the training rows into this many parts and let one stand for dev, whose own files are
     left unread; dev is dev unless set."""

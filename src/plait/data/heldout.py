@@ -78,14 +78,15 @@ class HeldOut:
                     pairs.append(join_keys(*keys))
         return np.unique(np.concatenate(texts)), np.unique(np.concatenate(pairs))
 
-    def has_rows(self, columns: Sequence[Any]) -> npt.NDArray[np.bool_]:
+    def has_rows(self, columns: Sequence[Any], *, by_text: bool = False) -> npt.NDArray[np.bool_]:
         """Say which rows dev or test has: its text among their texts, its pair among their pairs.
 
-        `columns` are one or two pyarrow string arrays.
+        `columns` are one or two pyarrow string arrays. With `by_text` one text of a pair is enough.
         """
         keys = [text_keys(column) for column in columns]
-        if len(keys) == 1:
-            return is_among(keys[0], self.texts)
+        if len(keys) == 1 or by_text:
+            found = np.stack([is_among(some, self.texts) for some in keys])
+            return np.asarray(found.any(axis=0))
         return is_among(join_keys(*keys), self.pairs)
 
     def has_texts(self, dataset: Dataset) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from plait.data.source import BadRow, Chunk, Columns, Source, plain_text, writte
 from plait.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -93,11 +93,14 @@ class FileReport:
     """Rows added to them, by augmentation."""
     held_out: int = 0
     """Rows left out because dev or test has them, added ones among them."""
+    others: int = 0
+    """Rows passed over, which are not those asked for."""
 
     def __str__(self) -> str:
         total = sum(self.skipped.values())
         more = "".join(f", {n:,} more by {name}" for name, n in self.added.items())
         more += f", {self.held_out:,} left out, which dev or test has" if self.held_out else ""
+        more += f", {self.others:,} others passed over" if self.others else ""
         if not total:
             return f"{self.name}: {self.rows:,} rows{more}"
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
@@ -118,18 +121,25 @@ class RowReader:
         *,
         keep_empty: bool = False,
         constant: str | None = None,
+        where: Mapping[str, Collection[str]] | None = None,
     ):
-        """`constant` is every row's label, as written, where no column holds it."""
+        """`constant` is every row's label, as written, where no column holds it.
+
+        `where` are the values that `columns.where` must hold for a row to be looked at.
+        """
         self.source, self.columns, self.labels = source, columns, labels
         self.bad_rows, self.keep_empty = bad_rows, keep_empty
         self.constant = None if labels is None or constant is None else labels.read(constant)
-        self._rows = 0
+        self.where = where or {}
+        self._rows = self._others = 0
         self._skipped: Counter[str] = Counter()
         self._first: list[BadRow] = []
 
     def __iter__(self) -> Iterator[Rows]:
         for chunk in self.source.chunks(self.columns):
-            rows, bad = self._check(chunk)
+            asked = self._choose(chunk) if self.where else chunk
+            self._others += len(chunk.numbers) - len(asked.numbers)
+            rows, bad = self._check(asked)
             if bad:
                 self._note(sorted(bad, key=lambda row: row.number))
             self._rows += len(rows)
@@ -145,6 +155,7 @@ class RowReader:
             dict(self._skipped),
             tuple(f"{source.unit} {line}" for line in lines),
             self._first[0].sentence if self._first else "",
+            others=self._others,
         )
 
     def _note(self, bad: list[BadRow]) -> None:
@@ -161,6 +172,16 @@ class RowReader:
         if source.unit == "line":
             raise DataError(sentence, path=source.path, line=place)
         raise DataError(f"{source.unit} {place}: {sentence}", path=source.path)
+
+    def _choose(self, chunk: Chunk) -> Chunk:
+        """Keep the rows whose columns hold what is asked for."""
+        first = len(self.columns.text) + len(self.columns.labels)
+        kept = np.ones(len(chunk.numbers), bool)
+        for name, array in zip(self.columns.where, chunk.columns[first:], strict=False):
+            text = pc.utf8_trim(decode(_as_text(array))[0], characters=WHITESPACE)
+            values = pa.array(sorted(self.where[name]), pa.string())
+            kept &= pc.is_in(text, value_set=values).to_numpy(zero_copy_only=False)
+        return chunk if kept.all() else chunk.take(np.flatnonzero(kept))
 
     def _check(self, chunk: Chunk) -> tuple[Rows, list[BadRow]]:
         """Split a chunk into its good rows and its bad ones."""

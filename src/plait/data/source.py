@@ -37,12 +37,15 @@ class Columns:
     labels: tuple[str, ...] = ()
     """The label's, or one of 0 and 1 for each label; empty where none is read."""
     id: str | None = None
+    where: tuple[str, ...] = ()
+    """Those that say whether a row is taken at all."""
     whole: bool = False
     """Whether every row is wanted as it stands in the file as well."""
 
     def __iter__(self) -> Iterator[str]:
         yield from self.text
         yield from self.labels
+        yield from self.where
         if self.id is not None:
             yield self.id
 
@@ -69,6 +72,12 @@ class Chunk:
     """Rows of this stretch that have no columns to speak of."""
     whole: Any = None
     """The rows as they stand, where asked for: a struct array of all columns, or lines of JSON."""
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Chunk:
+        """Return some of the rows; those without columns stay."""
+        whole = None if self.whole is None else self.whole.take(rows)
+        columns = [column.take(rows) for column in self.columns]
+        return replace(self, numbers=self.numbers[rows], columns=columns, whole=whole)
 
     def fold(self, names: Sequence[str]) -> Chunk:
         """Return the same with its last columns, which have these names, as whole rows."""

@@ -38,7 +38,7 @@ SplitName = Literal["train", "dev", "test", "unlabelled"]
 NOT_ROWS = {"inputs", "text", "threshold"}
 """Settings of a task that its rows do not depend on."""
 
-_LATER = {"constant", "scale"}
+_LATER = {"constant", "scale", "where"}
 """Settings of a file that came later: where unset, entries made before keep their names."""
 
 
@@ -67,9 +67,9 @@ class _File:
     """Which path of the recipe stands for it, maybe among others."""
     columns: Columns
     label_map: dict[str, float]
-    drops: bool = False
-    """Whether rows of it that dev or test has are left out."""
-    drops_added: bool = False
+    drops: bool | Literal["texts"] = False
+    """Whether rows of it that dev or test has are left out, and whether a text is enough."""
+    drops_added: bool | Literal["texts"] = False
     """Whether such rows are that an augmentation makes of its rows."""
 
 
@@ -185,25 +185,27 @@ class Split:
 
     def _resolve(self, entry: int) -> list[_File]:
         """Find the files that a path of the recipe stands for."""
-        task, where, config = self.task, f"tasks.{self.task_name}", self.entries[entry]
+        task, config = self.task, self.entries[entry]
         found = find_files(config.path, self.root, self.hint)
         text = config.text or task.text
         if len(text) != len(task.text):
             raise RecipeError(
-                f"{where}: {config.path} names {len(text)} text columns, the task {len(task.text)}"
+                f"tasks.{self.task_name}: {config.path} names {len(text)} text columns, the task "
+                f"{len(task.text)}"
             )
         # id = "" on a file says that it has none; of rows to train on alone nobody asks for names
         own = None if self.split == "unlabelled" else task.id
         name = own if config.id is None else config.id
-        columns = Columns(text, self._label_columns(config), name or None)
+        where = tuple(config.where or ())
+        columns = Columns(text, self._label_columns(config), name or None, where)
         label_map = task.label_map if config.label_map is None else config.label_map
-        mode: DropOverlap = False
-        if self.trains:
-            said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
-            mode = next(value for value in said if value is not None)
-        if self.split == "unlabelled":  # nobody published a figure that such rows were part of
-            mode = True
-        drops = mode is True or (mode == "added" and entry > 0)
+        said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
+        mode: DropOverlap = next(value for value in said if value is not None)
+        if self.split == "unlabelled" and mode != "texts":
+            mode = True  # nobody published a figure that such rows were part of
+        elif not self.trains:
+            mode = False
+        how: bool | Literal["texts"] = mode if mode == "texts" else bool(mode)
         return [
             _File(
                 config.model_copy(update={"path": name}),
@@ -211,8 +213,8 @@ class Split:
                 entry,
                 columns,
                 label_map,
-                drops,
-                bool(mode),
+                how if mode != "added" or entry > 0 else False,
+                how,
             )
             for name, path in found.items()
         ]
@@ -297,7 +299,7 @@ class Split:
                     rows = rows.take(chosen[low:high] - done)
                 done += seen
                 dealt = replace(self._deal(rows), file=index)
-                rows = self._drop(dealt) if file.drops else dealt
+                rows = self._drop(dealt, file.drops)
                 num_held_out += len(dealt) - len(rows)
                 num_rows += len(rows)
                 if extends:
@@ -307,7 +309,7 @@ class Split:
                     if not isinstance(part, Augmentation):
                         continue
                     if (made := add_rows(rows, name, part, generator)) is not None:
-                        more = self._drop(made) if file.drops_added else made
+                        more = self._drop(made, file.drops_added)
                         num_held_out += len(made) - len(more)
                         added[name] += len(more)
                         num_rows += len(more)
@@ -324,10 +326,12 @@ class Split:
             if isinstance(part, SetAugmentation):
                 yield from self._extend(every, name, part, generator)
 
-    def _drop(self, rows: Rows) -> Rows:
-        """Leave out the rows that dev or test has."""
+    def _drop(self, rows: Rows, how: bool | Literal["texts"]) -> Rows:
+        """Leave out the rows that dev or test has, or none."""
+        if not how:
+            return rows
         assert self.held_out is not None
-        held = self.held_out.has_rows(rows.texts)
+        held = self.held_out.has_rows(rows.texts, by_text=how == "texts")
         return rows.take(np.flatnonzero(~held)) if held.any() else rows
 
     def _extend(
@@ -397,6 +401,10 @@ class Split:
                 self.bad_rows,
                 keep_empty=not (self.labelled or self.trains),  # each is wanted back
                 constant=plain_text(config.constant),
+                where={
+                    column: {str(plain_text(value)) for value in values}
+                    for column, values in (config.where or {}).items()
+                },
             )
         except LabelError as error:
             raise RecipeError(

@@ -2,6 +2,7 @@
 
 results/reproduce/PROFILE/RECIPE/seed-N.json              a row of a report
 results/reproduce/PROFILE/RECIPE/alone/TASK/seed-N.json   one of its tasks, trained by itself
+results/reproduce/PROFILE/held.json                       how long hardware was held for all that
 results/best/NAME.json                                    a model worth keeping
 results/best/log.json                                     what was tried on the way to it
 """
@@ -133,10 +134,19 @@ class Experiment(_Part):
     verdict: str = ""
 
 
+class Held(_Part):
+    """How long hardware was held, whatever ran on it at once; written by hand."""
+
+    what: str
+    hardware: str
+    minutes: float = Field(gt=0)
+
+
 class Records:
     """Records of one profile, by row."""
 
-    def __init__(self, records: Iterable[Record]):
+    def __init__(self, records: Iterable[Record], held: Iterable[Held] = ()):
+        self.held = list(held)
         self._rows: dict[tuple[str, str | None], list[Record]] = {}
         for record in sorted(records, key=lambda record: record.seed):
             self._rows.setdefault((record.recipe, record.alone), []).append(record)
@@ -217,7 +227,11 @@ def read_records(folder: Path, profile: str) -> Records:
         raise UsageError(
             f"{folder} has no records of profile {profile!r}{suggest(profile, others)}"
         )
-    return Records(_read_record(path, inside) for path in sorted(inside.rglob("seed-*.json")))
+    held = inside / "held.json"
+    return Records(
+        [_read_record(path, inside) for path in sorted(inside.rglob("seed-*.json"))],
+        _read(held, list[Held]) if held.is_file() else (),
+    )
 
 
 def _read_record(path: Path, folder: Path) -> Record:

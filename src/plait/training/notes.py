@@ -37,7 +37,7 @@ def note_data(
     for datasets in (train, unlabelled, dev):
         for dataset in datasets.values():
             for report in dataset.report:
-                if report.skipped or report.added or report.held_out:
+                if report.skipped or report.added or report.held_out or report.others:
                     yield str(report)
             for extension in dataset.extensions:
                 yield f"{dataset.name}: {extension}"

@@ -16,7 +16,7 @@ def show_best(results: Results) -> list[str]:
     """Return the sections' lines; nothing where there is neither."""
     if not (results.best or results.log):
         return []
-    lines = ["## Best model", ""] if results.best else []
+    lines = ["## Best models", ""] if results.best else []
     for model in results.best:
         lines += paragraph(f"**{model.name}**: {model.about}")
         lines += _best_table(model, results)

@@ -35,6 +35,10 @@ def show_costs(records: Records) -> list[str]:
         by_hardware[record.hardware].append(record)
     rows += [["**all**", name, *_sum(runs)] for name, runs in sorted(by_hardware.items())]
     lines += table(["rows", "hardware", "runs", "minutes", "hours"], rows, 2)
+    if records.held:
+        lines += paragraph("How long the hardware was held for it, starts and waits included:")
+        held = [[part.what, part.hardware, f"{part.minutes:,.0f}"] for part in records.held]
+        lines += table(["for", "hardware", "minutes"], held, 2)
     rows = []
     for recipe in records.recipes:
         row = records.row(recipe)

@@ -49,11 +49,13 @@ def show_summary(results: Results) -> list[str]:
             f"**Fell apart**: {count(len(fallen), 'run')} ended with an overall {figure(FALL, 1)} "
             f"or more below the run's own best checkpoint, which is the one shown: {rows_fallen}."
         )
-    for model in results.best:
-        caution = f" {model.caution}" if model.caution else ""
+    if results.best:
+        models = ", ".join(
+            f"{model.name} {figure(model.dev.figure('overall'))}" for model in results.best
+        )
+        cautions = [f" Of {m.name}: {m.caution}" for m in results.best if m.caution]
         told.append(
-            f"**Best model**: {model.name}, overall {figure(model.dev.figure('overall'))}, mean "
-            f"{figure(model.dev.figure('mean'))} ([more](#best-model)).{caution}"
+            f"**Best models**, overall: {models} ([more](#best-models)).{''.join(cautions)}"
         )
     told.append(f"**Not the same**: {_departures(results)} ([more](#settings)).")
     return lines + items(told)
