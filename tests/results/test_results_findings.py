@@ -196,3 +196,63 @@ def test_records_like_the_reports_find_what_they_found(tmp_path):
         if judgement.p_value is not None:
             assert judgement.corrected is not None
             assert judgement.corrected >= judgement.p_value
+
+
+# --- heads that nobody trained -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "sst", "quora", "overall"),
+    [
+        ({}, True, True, True),
+        ({"stages": ["finetune"], "train": {}}, True, True, True),
+        ({"stages": ["finetune"], "train": {"tasks": ["sst"]}}, True, False, False),
+        ({"stages": ["finetune"], "train": {"tasks": ["sst", "quora"]}}, True, True, True),
+        (
+            {"stages": ["one", "two"], "stage": {"one": {"tasks": ["quora"]}}},
+            *(True, True, True),  # the other takes all
+        ),
+        (
+            {
+                "stages": ["one", "two"],
+                "train": {"tasks": ["quora"]},
+                "stage": {"two": {"tasks": ["quora"]}},
+            },
+            *(False, True, False),
+        ),
+    ],
+)
+def test_what_a_run_trains(settings, sst, quora, overall):
+    record = make_record("a/pcgrad", {"sst": 0.5, "quora": 0.8}, settings=settings)
+    trains = Record.model_validate(record).trains
+    assert [trains("sst"), trains("quora"), trains("overall")] == [sst, quora, overall]
+
+
+def test_heads_that_nobody_trained_do_not_widen_other_rows():
+    """But they do where a row of such heads is compared."""
+
+    def pool(untrained: bool) -> Records:
+        only = {"stages": ["finetune"], "train": {"tasks": ["sst"]}} if untrained else {}
+        wild = [make_record("b/baseline", {"quora": q}, s, settings=only) for q, s in WILD]
+        tame = [
+            make_record(recipe, {"quora": q}, s)
+            for recipe, rise in (("a/pcgrad", 0.02), ("a/baseline", 0.0))
+            for q, s in ((0.80 + rise, 1), (0.81 + rise, 2))
+        ]
+        return Records(Record.model_validate(record) for record in (*wild, *tame))
+
+    pair = ([("a/pcgrad", None)], [("a/baseline", None)], "quora")
+    told_apart, alike = compare(*pair, pool(True)), compare(*pair, pool(False))
+    assert not isinstance(told_apart, str)
+    assert not isinstance(alike, str)
+    assert told_apart.value == pytest.approx(alike.value)
+    assert told_apart.error < alike.error / 3
+    with_wild = ([("a/pcgrad", None)], [("b/baseline", None)], "quora")
+    first, second = (compare(*with_wild, pool(untrained)) for untrained in (True, False))
+    assert not isinstance(first, str)
+    assert not isinstance(second, str)
+    assert first.error == pytest.approx(second.error)
+
+
+WILD = ((0.63, 1), (0.52, 2))
+"""Figures of a head as it was made, by seed."""

@@ -151,7 +151,9 @@ def compare(
                 for seed in sorted(shared)
             ]
         )
-    spread = pool_spread(records.figures_of_rows(figure))
+    # A head that nobody trained varies more from seed to seed than those that are compared.
+    untrained = not all(record.trains(figure) for key in rows for record in records.row(*key))
+    spread = pool_spread(records.figures_of_rows(figure, untrained=untrained))
     if spread is None:
         return "one seed, and no row has two to tell the spread from"
     ours, theirs = ([list(found[key].values()) for key in side] for side in (better, worse))

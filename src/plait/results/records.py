@@ -104,6 +104,21 @@ class Record(_Part):
         (high, best), (low, last) = max(known, key=lambda pair: pair[0]), known[-1]
         return (best, last) if high - low >= FALL else None
 
+    def trains(self, figure: str) -> bool:
+        """Say whether a figure is of trained heads alone: of a task, or of all for a summary.
+
+        An ensemble's members and records that do not tell their settings count as trained.
+        """
+        stages, train = self.settings.get("stages", ()), self.settings.get("train", {})
+        if not stages:
+            return True
+        own = self.settings.get("stage", {})
+        taken = [own.get(name, {}).get("tasks") or train.get("tasks") for name in stages]
+        if not all(taken):  # one of them takes all
+            return True
+        trained = {task for tasks in taken for task in tasks}
+        return set(self.dev.tasks if figure in SUMMARIES else [figure]) <= trained
+
     def adds_rows(self, task: str) -> bool:
         """Say whether a task was trained on more files than one."""
         return len(self.settings.get("tasks", {}).get(task, {}).get("train", ())) > 1
@@ -194,8 +209,8 @@ class Records:
 
     @property
     def places(self) -> set[str]:
-        """Overrides that only say where files are, or which seed it was."""
-        keys = ("encoder.source", "data.root", "seed")
+        """Overrides that move no figure: where files are, which seed it was, what is kept when."""
+        keys = ("encoder.source", "data.root", "seed", "save_every", "log_every", "listeners")
         each = {override for record in self for override in record.overrides}
         return {override for override in each if override.partition("=")[0].strip() in keys}
 
@@ -205,15 +220,16 @@ class Records:
         each = [set(record.overrides) for record in self]
         return (set.intersection(*each) if each else set()) | self.places
 
-    def figures_of_rows(self, name: str) -> list[list[float]]:
-        """Return a figure of every row that was run whole.
+    def figures_of_rows(self, name: str, *, untrained: bool = False) -> list[list[float]]:
+        """Return a figure of every row that was run whole, and trained what it is of unless asked.
 
         A row of one task has nothing to sum up: its `overall` is that task's figure again.
         """
         return [
             list(self.figures(recipe, name).values())
             for recipe in self.recipes
-            if name not in SUMMARIES or len(self.row(recipe)[0].dev.tasks) > 1
+            if (untrained or self.row(recipe)[0].trains(name))
+            and (name not in SUMMARIES or len(self.row(recipe)[0].dev.tasks) > 1)
         ]
 
 
