@@ -34,8 +34,9 @@ def show_findings(results: Results, pictures: str | None) -> list[str]:
         "of them share three seeds or more, the differences seed by seed give an interval of 95% "
         "by Student's paired test; with fewer, the error is the spread over seeds pooled from all "
         "rows that have several and train what the figure is of, plus the dev set's own sampling "
-        "error (binomial for accuracy, Fisher's for correlation), and the line says how few seeds. A finding **holds** where the "
-        "whole interval is above 0, **does not** where it is below, and is **within the noise** "
+        "error (binomial for accuracy, Fisher's for correlation), and the line says how few "
+        "seeds. A finding **holds** where the whole interval is above 0, **does not** where it is "
+        "below, and is **within the noise** "
         f"otherwise; one that says nothing is gained holds where the interval ends below "
         f"+{figure(MARGIN)}, and does not where it begins above 0."
     )
