@@ -289,7 +289,7 @@ class _Session:
                     "bring it back as it was, or train under another --out"
                 )
         else:
-            write_parts(self.folder, self.parts, facts, self.lessons.facts)
+            write_parts(self.folder, self.parts, facts, self.lessons.describe())
 
     # --- training ---
 
