@@ -8,13 +8,14 @@ import pickle
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import plait
 from plait import TextClassifier, TextRegressor
-from plait.errors import DataError, UsageError
+from plait.errors import DataError, RecipeError, UsageError
 
 MOODS = {"Good": ["great", "lovely"], "bad": ["awful", "sad"], "BAD": ["plain", "dull"]}
 
@@ -215,3 +216,44 @@ def test_mistakes(make):
         make(TextRegressor).fit(["a", "b"], [1.0, 1.0])
     with pytest.raises(UsageError, match="finite"):
         make(TextRegressor).fit(["a", "b"], [1.0, float("nan")])
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"epochs": 0}, "TextClassifier: epochs = 0: .*greater than or equal to 1"),
+        ({"epochs": 1.5}, r"TextClassifier: epochs = 1\.5: .*integer"),
+        ({"batch_size": 0}, "TextClassifier: batch_size = 0: "),
+        ({"lr": "fast"}, "TextClassifier: lr = 'fast': .*number"),
+        ({"max_length": 4}, "TextClassifier: max_length = 4: "),
+        ({"seed": None}, "TextClassifier: seed = None: .*integer"),
+        ({"device": 0}, "TextClassifier: device = 0: .*string"),
+        ({"overrides": "train.lr=1"}, r"TextClassifier: overrides = 'train\.lr=1': .* list"),
+        ({"overrides": [3]}, r"TextClassifier: overrides = \[3\]: .* list of words"),
+    ],
+)
+def test_a_wrong_argument_is_told_by_its_own_name(make, moods, params, words):
+    with pytest.raises(UsageError, match=f"^{words}"):
+        make(**params).fit(*moods)
+
+
+def test_a_wrong_override_is_told_as_it_was_written(make, moods):
+    with pytest.raises(RecipeError, match=r"^TextClassifier: overrides: train\.lrr is not .*'lr'"):
+        make(overrides=["train.lrr=1"]).fit(*moods)
+    with pytest.raises(RecipeError, match=r"^TextClassifier: overrides: train\.epochs = 0: "):
+        make(overrides=["train.epochs=0"]).fit(*moods)
+
+
+def test_a_folder_that_holds_something_is_left_alone(make, moods, tmp_path):
+    (tmp_path / "mine").mkdir()
+    make(epochs=1, out=tmp_path / "mine").fit(*moods)  # an empty one is as good as none
+    words = r"^TextClassifier: out = '.*mine' exists already and is not overwritten; choose another"
+    with pytest.raises(UsageError, match=words):
+        make(out=tmp_path / "mine").fit(*moods)
+
+
+def test_arguments_of_a_grid_and_a_path(make, moods, tiny_encoder):
+    """Grids are often made with NumPy, folders with pathlib."""
+    expected = make(epochs=1).fit(*moods).predict_proba(moods[0])
+    model = make(epochs=np.int64(1), lr=np.float32(5e-3)).set_params(encoder=Path(tiny_encoder))
+    assert model.fit(*moods).predict_proba(moods[0]) == pytest.approx(expected, abs=1e-4)

@@ -266,7 +266,8 @@ def test_another_run_on_the_same_task_leaves_what_is_kept(tiny_run, task_file, t
     assert made == [(str(other), 4, 0), (str(other), 4, 1)]  # both began with one encoder
     made.clear()
     measure(tiny_run, task_file, (4,), draws=2)
-    assert made == [("raw", 4, 0), ("raw", 4, 1), (str(tiny_run), 4, 1)]
+    assert made == [(str(tiny_run), 4, 1)]
+    assert not list((cache_root() / "fewshot").iterdir())
 
 
 @pytest.mark.parametrize("smaller", [{"shots": (4,), "draws": 2}, {"shots": (4, 8), "draws": 1}])
@@ -293,6 +294,33 @@ def test_a_smaller_measurement_leaves_what_a_larger_one_kept(
     assert not list((cache_root() / "fewshot").iterdir())
 
 
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_smaller_measurement_that_wants_all_leaves_them_as_well(tiny_run, task_file, trials, at):
+    """All that the larger one has done so far are among the smaller one's own."""
+    made, stop = trials
+    stop["at"] = at
+    with pytest.raises(Interrupted, match=f"stopped with {at} trial"):
+        measure(tiny_run, task_file, (4,), draws=3)
+    stop["at"] = None
+    measure(tiny_run, task_file, (4,), draws=at)
+    measure(tiny_run, task_file, (4,), draws=3)
+    assert sorted(made) == sorted((n, 4, d) for n in ("raw", str(tiny_run)) for d in range(3))
+    assert not list((cache_root() / "fewshot").iterdir())
+
+
+def test_two_that_were_stopped_both_go_on(tiny_run, task_file, trials):
+    made, stop = trials
+    for shots, at in (((4,), 1), ((4, 8), 2)):  # the second takes the first one's, and adds one
+        stop["at"] = at
+        with pytest.raises(Interrupted):
+            measure(tiny_run, task_file, shots, draws=2)
+    stop["at"] = None
+    for shots in ((4, 8), (4,)):
+        measure(tiny_run, task_file, shots, draws=2)
+    assert len(made) == 8  # each once, whoever ended first
+    assert not list((cache_root() / "fewshot").iterdir())
+
+
 def test_only_trials_that_are_asked_for_are_counted(tiny_run, task_file, trials):
     made, stop = trials
     stop["at"] = 3
@@ -309,9 +337,8 @@ def test_a_damaged_journal_is_measured_again(tiny_run, task_file, trials):
     stop["at"] = 2
     with pytest.raises(Interrupted):
         measure(tiny_run, task_file, (4,), draws=2)
-    (path,) = (cache_root() / "fewshot").iterdir()
-    first, second = path.read_text().strip().splitlines()
-    path.write_text(f"{first}\n{second[:-9]}")  # as a kill would leave it
+    (path,) = (p for p in (cache_root() / "fewshot").iterdir() if "[4, 1, " in p.read_text())
+    path.write_text(path.read_text()[:-9])  # as a kill would leave it
     made.clear()
     with pytest.raises(Interrupted, match="stopped with 3 trials of 4"):
         measure(tiny_run, task_file, (4,), draws=2)

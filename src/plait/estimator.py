@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import tomli_w
 
-from plait.config import read_recipe
+from plait.config.reading import resolve
 from plait.data.store import check_texts
-from plait.errors import UsageError, suggest
+from plait.errors import RecipeError, UsageError, suggest
 from plait.evaluate import accuracy
 from plait.predict import Predictor, require_list
 from plait.runs import train
@@ -31,11 +30,23 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from plait.config import RunConfig
     from plait.evaluate import Floats
     from plait.predict import Text
 
 TASK = "task"
 """What the one task is called in the run."""
+
+KEYS = {
+    "encoder": "encoder.source",
+    "epochs": "train.epochs",
+    "batch_size": "train.batch_size",
+    "lr": "train.lr",
+    "max_length": "encoder.max_length",
+    "seed": "seed",
+    "device": "device",
+}
+"""What an argument is called in a recipe."""
 
 
 class TextEstimator:
@@ -105,31 +116,51 @@ class TextEstimator:
         if len(widths) != 1:
             raise UsageError("give texts, or pairs of texts, and at least one of them")
         names = ["text"] if widths == {1} else ["first", "second"]
+        files = {"text": names, "label": "label", "train": "train.jsonl"}
+        config = self._make_config(task | files)
+        self._refuse_taken()
         with tempfile.TemporaryDirectory(prefix="plait-") as folder:
             with (Path(folder) / "train.jsonl").open("w", encoding="utf-8") as file:
                 for texts, label in zip(examples, labels, strict=True):
                     row = dict(zip(names, texts, strict=True)) | {"label": label}
                     file.write(f"{json.dumps(row)}\n")
-            files = {"text": names, "label": "label", "train": "train.jsonl"}
-            config = read_recipe(self._write_recipe(Path(folder), task | files), self.overrides)
             run = Path(folder) / "run" if self.out is None else Path(self.out)
             train(config, run, data=folder)
             self.model_ = Predictor.load(run, device=self.device)
             self.model_.fingerprint()  # which it remembers, and the folder may go
 
-    def _write_recipe(self, folder: Path, task: dict[str, Any]) -> Path:
-        path = folder / "estimator.toml"
-        recipe = {
-            "name": type(self).__name__,
-            "seed": self.seed,
-            "device": self.device,
-            "listeners": [],
-            "encoder": {"source": self.encoder, "max_length": self.max_length},
-            "train": {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr},
-            "tasks": {TASK: task},
-        }
-        path.write_text(tomli_w.dumps(recipe), encoding="utf-8")
-        return path
+    def _make_config(self, task: dict[str, Any]) -> RunConfig:
+        """Make a recipe of the arguments; what is wrong is told by the names they have here."""
+        own = type(self).__name__
+        table: dict[str, Any] = {"name": own, "listeners": [], "tasks": {TASK: task}}
+        for name, key in KEYS.items():
+            section, _, last = key.rpartition(".")
+            place = table.setdefault(section, {}) if section else table
+            place[last] = _plain(getattr(self, name))
+        try:
+            config = resolve(table, (), None, None, own)
+        except RecipeError as error:
+            told = str(error)
+            for name, key in KEYS.items():
+                told = told.replace(f"{own}: {key} = ", f"{own}: {name} = ")
+            raise UsageError(told) from error
+        if not self.overrides:
+            return config
+        if isinstance(self.overrides, str) or not all(isinstance(o, str) for o in self.overrides):
+            raise UsageError(
+                f"{own}: overrides = {self.overrides!r}: should be a list of words such as "
+                "'train.warmup=0.1'"
+            )
+        return resolve(table, self.overrides, None, None, f"{own}: overrides")
+
+    def _refuse_taken(self) -> None:
+        """Refuse a folder that holds something already, which is no run to go on with here."""
+        out = None if self.out is None else Path(self.out)
+        if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise UsageError(
+                f"{type(self).__name__}: out = {str(out)!r} exists already and is not overwritten; "
+                "choose another folder"
+            )
 
     def _answer(self, X: Sequence[Text]) -> Floats:
         if not hasattr(self, "model_"):
@@ -219,6 +250,13 @@ def _settings(cls: type) -> dict[str, Any]:
     """Return the settings' names and defaults: what the class is made with."""
     parameters = list(inspect.signature(cls).parameters.values())
     return {parameter.name: parameter.default for parameter in parameters}
+
+
+def _plain(value: Any) -> Any:
+    """Return an argument as a recipe has it: a grid of settings holds NumPy's numbers."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, Path) else value
 
 
 def _one_each(y: ArrayLike) -> NDArray[Any]:

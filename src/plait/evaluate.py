@@ -49,6 +49,14 @@ METRICS: dict[Kind, tuple[str, ...]] = {
 
 LESS_IS_BETTER = frozenset({"log_loss", "mse", "mae"})
 
+
+def metric_span(metric: str) -> tuple[float, float]:
+    """Return the least and the greatest value that a figure can have."""
+    if metric in LESS_IS_BETTER:
+        return 0.0, math.inf
+    return (-1.0 if metric in ("pearson", "spearman") else 0.0), 1.0
+
+
 # --- classes -----------------------------------------------------------------------------
 
 

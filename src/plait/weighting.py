@@ -224,7 +224,16 @@ class FAMO(Weighting):
         return factor
 
     def after_update(self, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
-        """Move the logits of the tasks that took part."""
+        """Move the logits of the tasks that took part, by their losses without regularizer terms.
+
+        The paper has one loss per task, which is optimised and compared; without regularizers that
+        is what happens here. With them, what is optimised is the loss and its terms, and the
+        weights divide by both. What is compared is the loss alone, a departure: a term is drawn
+        anew whenever it is measured (SMART's noise) or leans on weights that the update moves
+        (Bregman's reference), so that its change would say little of the task, and measuring
+        SMART's again would cost several passes with gradients. So the tasks' own losses are what
+        falls at one pace.
+        """
         if len(before) == 1:  # nothing to set it against, and decay alone would move its logit
             return
         rows = [self.tasks.index(task) for task in before]

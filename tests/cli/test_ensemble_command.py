@@ -60,6 +60,21 @@ def test_the_mean_is_another_ensemble(plait, trained, second, tmp_path):
     assert Ensemble.load(folder).how == "mean"
 
 
+SINGLE = {
+    "ensemble": "an ensemble of one run answers as the run itself does",
+    "average": "the average of one run is the run itself",
+}
+
+
+@pytest.mark.parametrize("command", SINGLE)
+def test_one_run_alone_is_told_to_be_that_run(plait, trained, tmp_path, command):
+    done = plait(command, trained, "--out", tmp_path / "one")
+    assert done.code == 0
+    assert done.err == f"note: {SINGLE[command]}; name others beside {trained} to combine them\n"
+    answers = [plait("evaluate", folder, "--json").out for folder in (trained, tmp_path / "one")]
+    assert json.loads(answers[0])["primary"] == json.loads(answers[1])["primary"]
+
+
 @pytest.mark.parametrize("command", ["ensemble", "average"])
 def test_mistakes_are_told_in_one_line(plait, trained, tmp_path, command):
     out = tmp_path / "out"

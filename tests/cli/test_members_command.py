@@ -25,6 +25,7 @@ def test_from_members_to_a_student(plait, recipe, tmp_path):
     assert done.code == 0, done.err
     assert "note: member 1 of 2: tiny-seed-1" in done.err
     assert "note: member 2 of 2: tiny-seed-2" in done.err
+    assert "of one run" not in done.err
     words = [line.split()[0] for line in done.out.splitlines() if line.strip()]
     assert words[:4] == ["mood", "tiny-seed-1", "tiny-seed-2", "ensemble"]
     assert f"The ensemble is in {out}. Try next:\n  plait evaluate {out}" in done.out
@@ -72,6 +73,7 @@ def test_the_seed_is_for_members_without_seeds(plait, recipe, tmp_path):
     done = plait("train", recipe, "--out", tmp_path / "x", "--seed", 4, "-o", "train.max_steps=2")
     assert done.code == 0, done.err
     assert Ensemble.load(tmp_path / "x").members[0].config.seed == 4
+    assert " ".join(done.err.split()).startswith("note: an ensemble of one run answers as the run")
 
 
 def test_each_alone_is_for_runs(plait, recipe, tmp_path):

@@ -334,3 +334,32 @@ def test_a_run_tells(tiny_recipe, tmp_path):
             assert any(note.startswith(f"{name}: {texts_out} text") for note in notes)
             assert f"Of {name}, {texts_out} texts that dev or test has" in card
     assert any("held_out_texts" in told for told in facts.values())
+
+
+KEEPING = {
+    "nothing": ([], True),
+    "rows": (["data.drop_overlap=true"], False),
+    "rows of one task": (["tasks.mood.drop_overlap='added'"], False),
+    "pairs": (["tasks.same.augment=['closure']"], False),
+    "texts": (["stages=['w', 'finetune']", "stage.w.kind='mlm'"], False),
+}
+
+
+@pytest.mark.parametrize("what", KEEPING)
+def test_held_out_without_effect_is_told(tiny_recipe, tmp_path, what):
+    from plait.config import read_recipe
+    from plait.training.listeners import Listener
+    from plait.training.run import train
+
+    notes: list[str] = []
+
+    class Spy(Listener):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    overrides, is_told = KEEPING[what]
+    later = "held_out.later={kind='score', range=[0, 5], text=['a', 'b'], test='near-dev.csv'}"
+    config = read_recipe(tiny_recipe(), [later, "train.max_steps=1", *overrides])
+    train(config, tmp_path / "run", listeners=[Spy()])
+    told = [note for note in notes if note.startswith("[held_out.later] has no effect: nothing")]
+    assert bool(told) == is_told

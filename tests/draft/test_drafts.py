@@ -263,7 +263,9 @@ def test_the_whole_of_a_task_beside_its_parts(mood, tmp_path):
         (Request(splits=["all=x.csv"]), "a split is train, dev or test"),
         (Request(label=["mod=mood"]), "--label names task 'mod'; did you mean 'mood'"),
         (Request(label=["moood"]), "there is no column 'moood'; did you mean 'mood'"),
-        (Request(label=["mood, text"]), "--label names one: where each of several says 0 or 1"),
+        (Request(label=["mood, text"]), "names 2 columns, each of .* 0 or 1 .* 'mood' has 'good'"),
+        (Request(label=["mood, txt"]), "there is no column 'txt'; did you mean 'text'"),
+        (Request(label=["mood,text"], kind=["classes"]), "names 2 columns, .* is --kind labels"),
         (Request(text=["a,b,c"]), "names 3 columns"),
         (Request(range=["0-5"]), "not of the form LOW,HIGH"),
         (Request(range=["0,5"]), "the kind of mood is classes; say --kind mood=score, or"),
@@ -274,6 +276,92 @@ def test_the_whole_of_a_task_beside_its_parts(mood, tmp_path):
 def test_wrong_wishes(request_, told, mood):
     with pytest.raises(UsageError, match=told):
         draft_recipe([mood], request_)
+
+
+# --- a column of 0 and 1 for each label --------------------------------------------------
+
+FEELINGS = ("joy", "anger", "fear")
+
+
+def feelings(path: Path, *more: tuple[str, list[str]], names: tuple[str, ...] = FEELINGS) -> Path:
+    """Write sentences with three columns of 0 and 1, and others before them."""
+    flags = [[str(int(i % (k + 2) == 0)) for k in range(3)] for i in range(len(SENTENCES))]
+    rows = [
+        [*(values[i] for _, values in more), text, *flags[i]] for i, text in enumerate(SENTENCES)
+    ]
+    return write(path, [[*(name for name, _ in more), "text", *names], *rows])
+
+
+def test_columns_of_0_and_1_are_labels_of_one_task(tmp_path):
+    ids = [f"r{i}" for i in range(len(SENTENCES))]
+    path = feelings(tmp_path / "felt.csv", ("id", ids))
+    config = recipe_of([path], tmp_path / "mine")
+    task = config.tasks["felt"]
+    assert (task.kind, task.label, task.labels, task.id) == ("labels", FEELINGS, FEELINGS, "id")
+    text = (tmp_path / "mine" / "recipe.toml").read_text()
+    assert "# Note: it is guessed that these columns of 0 and 1 are labels of one task" in text
+    assert '"joy",  # 30 rows' in text
+    found = {}
+    for split in ("train", "dev"):
+        reading = Split("felt", task, split, Path(config.data.root), "error", 1, True)
+        for rows in reading.rows():
+            found |= dict(zip(rows.texts[0].to_pylist(), rows.labels.tolist(), strict=True))
+    assert found == {
+        text: [float(i % (k + 2) == 0) for k in range(3)] for i, text in enumerate(SENTENCES)
+    }
+
+
+def test_files_of_such_columns_stay_where_they_are(tmp_path):
+    files = [feelings(tmp_path / f"felt-{split}.csv") for split in ("train", "dev")]
+    files.append(write(tmp_path / "felt-test.csv", [["text"], *([text] for text in SENTENCES)]))
+    config = recipe_of(files, tmp_path / "mine")
+    assert sorted(p.name for p in (tmp_path / "mine").iterdir()) == ["recipe.toml"]
+    task = config.tasks["felt"]
+    assert [file.path for file in (*task.train, *task.dev, *task.test)] == [f.name for f in files]
+
+
+def test_such_columns_can_be_named(tmp_path):
+    path = feelings(tmp_path / "felt.csv")
+    some = recipe_of([path], tmp_path / "some", Request(label=["anger, fear"])).tasks["felt"]
+    assert (some.kind, some.label) == ("labels", ("anger", "fear"))
+    assert "guessed that these columns" not in (tmp_path / "some" / "recipe.toml").read_text()
+    one = recipe_of([path], tmp_path / "one", Request(label=["anger"])).tasks["felt"]
+    assert (one.kind, one.label) == ("binary", "anger")
+    kind = recipe_of([path], tmp_path / "kind", Request(kind=["binary"])).tasks["felt"]
+    assert kind.kind == "binary"
+
+
+NUM = len(SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        ([("mood", [MOODS[i % 3] for i in range(NUM)])], FEELINGS),
+        ([("body", SENTENCES[::-1]), ("reply", SENTENCES)], FEELINGS),
+        ([], ("label", "is_reply", "has_link")),
+        ([], ("joy", "anger", "user_id")),
+        ([], ("joy", "anger", "fold")),
+    ],
+    ids=["another label", "more text", "one is the label", "an id", "a fold"],
+)
+def test_where_it_is_not_plain_one_column_is_the_label(tmp_path, more, names):
+    path = feelings(tmp_path / "felt.csv", *more, names=names)
+    with draft_recipe([path]) as draft:
+        (task,) = draft.tasks
+        assert len(task.roles.label) == 1
+        assert task.config.kind in ("binary", "classes")
+
+
+def test_a_column_with_gaps_or_other_numbers_is_none_of_them(tmp_path):
+    rows = [[text, str(i % 2), str(i % 3)] for i, text in enumerate(SENTENCES)]
+    path = write(tmp_path / "felt.csv", [["text", "joy", "anger"], *rows])
+    with draft_recipe([path]) as draft:
+        assert len(draft.tasks[0].roles.label) == 1
+    rows = [[text, str(i % 2), "1" if i % 3 else ""] for i, text in enumerate(SENTENCES)]
+    write(path, [["text", "joy", "anger"], *rows])
+    with draft_recipe([path]) as draft:
+        assert len(draft.tasks[0].roles.label) == 1
 
 
 def test_labels_that_no_row_has(mood):

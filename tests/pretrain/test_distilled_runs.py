@@ -261,10 +261,23 @@ def test_the_teacher_may_be_spelled_otherwise(run, teacher, tmp_path, monkeypatc
     assert 'teacher = "teacher"' in (out / "recipe.toml").read_text()
 
 
-def test_an_ensemble_may_be_spelled_otherwise(run, teacher, tmp_path, monkeypatch):
+@pytest.mark.parametrize("spelling", ["absolute", "elsewhere"])
+def test_an_ensemble_may_be_spelled_otherwise(run, teacher, tmp_path, monkeypatch, spelling):
     make_ensemble([teacher, run("more", "seed=3")], tmp_path / "both", "mean")
+    (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert (stopped(run, "both")(tmp_path / "both") / "scores.json").is_file()
+    go_on = stopped(run, "both")
+    if spelling == "elsewhere":
+        monkeypatch.chdir(tmp_path / "other")
+    out = go_on({"absolute": tmp_path / "both", "elsewhere": "../both"}[spelling])
+    assert (out / "scores.json").is_file()
+
+
+def test_another_ensemble_of_the_same_members_is_another_setting(run, teacher, tmp_path):
+    runs = [teacher, run("more", "seed=3")]
+    one, other = (make_ensemble(runs, tmp_path / how, how) for how in ("mean", "mode"))
+    with pytest.raises(RunError, match=r"another recipe \(stage\.distill\.kind\.teacher: "):
+        stopped(run, one)(other)
 
 
 @pytest.mark.parametrize("other", ["more", 3])

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import plait.report
 from plait.config import read_recipe
 from plait.ensemble import make_ensemble
 from plait.errors import RunError, UsageError
-from plait.evaluate import TaskScores
+from plait.evaluate import TaskScores, metric_span
 from plait.report.calibrate import calibrate
 from plait.report.history import History
 from plait.report.page import render, write_report
@@ -400,6 +401,37 @@ def test_contrast(dark):
         for i in (1, 3, 5)
     )
     assert contrast(ink, strongest) > 4.5
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "limits"),
+    [
+        ("accuracy", [0.4, 1.0], (0.37, 1.0)),
+        ("accuracy", [0.0, 0.5], (0.0, 0.525)),
+        ("micro_f1", [1.0, 1.0], (0.945, 1.0)),
+        ("pearson", [-1.0, 1.0], (-1.0, 1.0)),
+        ("pearson", [-0.5, 0.5], (-0.55, 0.55)),
+        ("mae", [0.0, 3.0], (0.0, 3.15)),
+    ],
+)
+def test_an_axis_ends_where_its_figure_does(metric, values, limits):
+    """Where no figure could be, matplotlib would leave a margin of a twentieth."""
+    figure = Figure()
+    line = Series("a", list(enumerate(values, 1)), 0)
+    curves(figure, [line], metric, metric_span(metric))
+    assert figure.axes[0].get_ylim() == pytest.approx(limits)
+
+
+def test_a_picture_of_accuracy_ends_at_1(make_subject, material):
+    """A task that is always right stands at the top; there is no 1.02 above it."""
+    history = History(scores={"dev": {"t": {"accuracy": [(1, 1.0), (2, 1.0)]}}})
+    text = render(material(make_subject("run", {"t": (CLASSES,)}, history=history)))
+    picture = next(
+        part for part in text.split("</svg>") if "accuracy of t over the updates" in part
+    )
+    marks = [float(mark) for mark in re.findall(r">([01]\.\d+)<", picture)]
+    assert max(marks) == 1.0
+    assert len(marks) > 2
 
 
 def test_pictures_of_one_name_are_kept_apart(tmp_path):

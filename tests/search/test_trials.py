@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import multiprocessing
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -141,6 +142,29 @@ def test_more_trials_and_what_may_not_change(search):
         run_search(changed, resume=True)
     with pytest.raises(RunError, match="no search"):
         run_search(replace(first, out=first.out / "none"), resume=True)
+
+
+SPELLINGS = {"slash": "teacher/", "absolute": "{}/teacher", "elsewhere": "../teacher"}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_the_teacher_may_be_spelled_otherwise(search, tiny_run, tmp_path, monkeypatch, spelling):
+    """A resumed search compares which folder taught its runs, not how that was written."""
+    shutil.copytree(tiny_run, tmp_path / "teacher")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def taught_by(teacher, num_trials=1):
+        kind = f"train.kind={{name='distill', teacher='{teacher}'}}"
+        return search(TWO, num_trials=num_trials, overrides=[kind, "train.max_steps=1"])
+
+    run_search(taught_by("teacher"))
+    with pytest.raises(RunError, match=r"train\.kind\.teacher: 'teacher' -> 'other'"):
+        run_search(taught_by("other"), resume=True)
+    if spelling == "elsewhere":
+        monkeypatch.chdir(tmp_path / "other")
+    wanted = taught_by(SPELLINGS[spelling].format(tmp_path), num_trials=2)
+    assert [trial.state for trial in run_search(wanted, resume=True)] == ["done", "done"]
 
 
 def test_a_study_that_cannot_be_written_is_told_in_a_sentence(search):

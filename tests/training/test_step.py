@@ -476,6 +476,32 @@ def test_famo_hears_the_losses_of_the_same_batches_after_the_update(
         assert not after[task].requires_grad
 
 
+def test_famo_divides_by_loss_and_terms_and_compares_the_losses_alone(
+    tiny_model, make_step, losses, batches
+):
+    step = make_step(tiny_model(), regularizers=(Nudge(),), weighting="famo")
+    scale, shares, heard = step.weighting.scale, [], []
+
+    def spy(num_turns):
+        shares.extend(step.weighting._shares.tolist())
+        return scale(num_turns)
+
+    step.weighting.scale = spy
+    step.weighting.after_update = lambda before, after: heard.append((before, after))
+    result = step([batches])
+    # At first each of the three has z = 1/3.
+    assert shares == pytest.approx(
+        [1 / 3 / (result.losses[task] + result.terms[task]).item() for task in WEIGHTS]
+    )
+    ((before, after),) = heard
+    assert before == result.losses
+    for task, batch in batches.items():
+        assert result.terms[task] > 0
+        with torch.no_grad():
+            loss = losses[task](step.model(task, batch.tokens), batch.labels)
+        torch.testing.assert_close(after[task], loss)
+
+
 @pytest.mark.parametrize("weighting", sorted(WEIGHTINGS))
 def test_two_turns_of_one_batch_weigh_as_one(tiny_model, make_step, batches, weighting):
     one, two = (make_step(tiny_model(), weighting=weighting) for _ in range(2))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plait.cli.ensemble import RunsArgument
+from plait.cli.ensemble import RunsArgument, note_single
 from plait.cli.evaluate import DeviceOption
 
 
@@ -31,6 +31,7 @@ def average(
     from plait.training.average import average_runs
 
     folder = average_runs(runs, out)
+    note_single(runs, "the average of one run is the run itself")
     if data is not None:
         import json
 

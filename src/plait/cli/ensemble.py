@@ -29,5 +29,15 @@ def ensemble(
     from plait.ensemble import make_ensemble
 
     folder = make_ensemble(runs, out, how)
+    note_single(runs, "an ensemble of one run answers as the run itself does")
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
     typer.echo(f"The ensemble of {count} is in {folder}. Try next:\n  plait evaluate {folder}")
+
+
+def note_single(runs: list[Path], what: str) -> None:
+    """Say that one run alone was named, as by a pattern that more were expected of.
+
+    It is no refusal: what comes of it is right, and a script may have more of them next time.
+    """
+    if len(runs) == 1:
+        typer.echo(f"note: {what}; name others beside {runs[0]} to combine them", err=True)

@@ -53,6 +53,11 @@ def train_members(
         from plait.runs import train_ensemble
 
         with Display() as display:
+            if len(names) == 1:
+                display.note(
+                    "an ensemble of one run answers as the run itself does; list other members, or "
+                    "ensemble.seeds, to combine them"
+                )
             outcome = train_ensemble(
                 config,
                 out,

@@ -372,14 +372,15 @@ def _deal(task: TaskDraft, seed: int) -> dict[SplitName, list[Row]]:
 def _write_rows(path: Path, task: TaskDraft, rows: Sequence[Row]) -> None:
     """Write rows as CSV in UTF-8: the columns that the recipe names, and no others."""
     roles = task.roles
-    has_label = any(row.label for row in rows)
-    header = [*([roles.id] if roles.id else []), *roles.text, *([roles.label] if has_label else [])]
+    has_label = any(any(row.label) for row in rows)
+    label = roles.label if has_label else ()
+    header = [*([roles.id] if roles.id else []), *roles.text, *label]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         for number, row in enumerate(rows):
             name = [row.id if row.id is not None else str(number)] if roles.id else []
-            writer.writerow([*name, *row.texts, *([row.label] if has_label else [])])
+            writer.writerow([*name, *row.texts, *((row.label or [""] * len(label)) * has_label)])
 
 
 def _recipe_name(folder: Path) -> str:

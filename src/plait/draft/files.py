@@ -112,7 +112,7 @@ class LookedAt:
     def count_values(self, column: str) -> dict[str, int]:
         """Count every value of a column, as written, over all rows."""
         counts: dict[str, int] = {}
-        for chunk in self.source().chunks(pick(label=column)):
+        for chunk in self.source().chunks(pick(label=(column,))):
             column_values = chunk.columns[0]
             if pa.types.is_nested(column_values.type):
                 column_values = pa.array(map(written_label, column_values.to_pylist()), pa.string())
@@ -122,9 +122,9 @@ class LookedAt:
         return counts
 
 
-def pick(text: tuple[str, ...] = (), label: str | None = None, id: str | None = None) -> Columns:
+def pick(text: tuple[str, ...] = (), label: tuple[str, ...] = (), id: str | None = None) -> Columns:
     """Name columns to read; one of any type is read as a label is."""
-    return Columns(text, () if label is None else (label,), id)
+    return Columns(text, label, id)
 
 
 def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
@@ -184,7 +184,7 @@ def _read_columns(source: Source) -> tuple[dict[str, Column], list[str]]:
                 notes.append(f"column {name!r} appears more than once and is passed over")
             continue
         values: list[str] = []
-        for chunk in source.chunks(pick(label=name)):
+        for chunk in source.chunks(pick(label=(name,))):
             values += [
                 _as_written(v) for v in chunk.columns[0][: NUM_LOOKED - len(values)].to_pylist()
             ]

@@ -14,6 +14,7 @@ from plait.draft.words import (
     PAIRS,
     SPLIT_COLUMN_WORDS,
     TEXT_WORDS,
+    is_number,
     stem_of,
     words_of,
 )
@@ -38,7 +39,8 @@ class Roles:
     """What a file's columns are for."""
 
     text: tuple[str, ...]
-    label: str
+    label: tuple[str, ...]
+    """One column, or one of 0 and 1 for each label."""
     id: str | None
     split: str | None
     """Column that says which split a row is of."""
@@ -57,32 +59,35 @@ class Wanted:
     id: str | None = None
 
 
-def find_roles(file: LookedAt, wanted: Wanted) -> Roles:
-    """Tell what the columns of a training file are for; raise where there is no telling."""
+def find_roles(file: LookedAt, wanted: Wanted, *, may_be_several: bool = True) -> Roles:
+    """Tell what the columns of a training file are for; raise where there is no telling.
+
+    `may_be_several` says whether several columns may be the labels of one task.
+    """
     columns = file.columns
-    for name in (*wanted.text, wanted.label, wanted.id):
+    told = _read_label(wanted.label, columns)
+    for name in (*wanted.text, *told, wanted.id):
         if name and name not in columns:
-            near = suggest(name, columns)
-            if name == wanted.label and {part.strip() for part in name.split(",")} <= set(columns):
-                near = (
-                    "; --label names one: where each of several says 0 or 1 for a label, write "
-                    'kind = "labels" and label = [...] into a recipe (docs/how-to/multi-label.md)'
-                )
-            raise DataError(f"there is no column {name!r}{near}", path=file.given)
+            raise DataError(f"there is no column {name!r}{suggest(name, columns)}", path=file.given)
+    if len(told) > 1:
+        _require_flags(told, file, may_be_several=may_be_several)
     why: dict[str, str] = {}
-    free = {n: c for n, c in columns.items() if n not in (wanted.label, wanted.id)}
+    free = {n: c for n, c in columns.items() if n not in (*told, wanted.id)}
     if wanted.text:
         text, why["text"] = wanted.text, "as given"
     else:
         text, why["text"] = _find_text(file, free)
     free = {n: c for n, c in columns.items() if n not in text}
     split = _find_split(free)
-    ranked = _rank_labels({n: c for n, c in free.items() if n not in (split, wanted.id)})
-    if wanted.label:
-        label, why["label"] = wanted.label, "as given"
+    asked = {n: c for n, c in free.items() if n not in (split, wanted.id)}
+    ranked = _rank_labels(asked)
+    if told:
+        label, why["label"] = told, "as given"
+    elif may_be_several and (flags := _find_flags(asked, ranked)):
+        label, why["label"] = flags, f"{len(flags)} columns that hold nothing but 0 and 1"
     elif ranked:
-        label = ranked[0]
-        why["label"] = _why_label(columns[label])
+        label = (ranked[0],)
+        why["label"] = _why_label(columns[ranked[0]])
     else:
         raise DataError(
             f"no column looks like a label (the columns are {_list(columns)}); "
@@ -92,8 +97,30 @@ def find_roles(file: LookedAt, wanted: Wanted) -> Roles:
     name = wanted.id if wanted.id is not None else _find_id(free, label)
     why["id"] = "as given" if wanted.id else "named so, every row has its own" if name else ""
     why["split"] = "its values name splits" if split else ""
-    others = tuple(name for name in ranked if name != label and columns[name].distinct > 1)
+    others = tuple(name for name in ranked if name not in label and columns[name].distinct > 1)
     return Roles(text, label, name or None, split, why, others)
+
+
+def _read_label(told: str | None, columns: Mapping[str, Column]) -> tuple[str, ...]:
+    """Return the columns that --label names: one, whose name may have commas in it, or several."""
+    if not told or told in columns or "," not in told:
+        return (told,) if told else ()
+    return tuple(dict.fromkeys(part.strip() for part in told.split(",") if part.strip()))
+
+
+def _require_flags(names: Sequence[str], file: LookedAt, *, may_be_several: bool) -> None:
+    """Refuse several columns for a label that do not say yes or no each."""
+    told = f"--label names {len(names)} columns, each of which should say 0 or 1 for a label"
+    if not may_be_several:
+        raise DataError(f"{told}; that is --kind labels", path=file.given)
+    for name in names:
+        for value in file.columns[name].filled:
+            if value.lower() not in ("true", "false") and not _is_flag(value):
+                raise DataError(f"{told}, but {name!r} has {value[:40]!r}", path=file.given)
+
+
+def _is_flag(value: str) -> bool:
+    return is_number(value) and float(value) in (0, 1)
 
 
 # --- texts -------------------------------------------------------------------------------
@@ -170,14 +197,34 @@ def _rank_labels(columns: Mapping[str, Column]) -> list[str]:
     return [name for *_, name in sorted(ranked, reverse=True)]
 
 
+def _find_flags(columns: Mapping[str, Column], ranked: Sequence[str]) -> tuple[str, ...]:
+    """Return columns of 0 and 1 that are the labels of one task; none where that is not plain.
+
+    It is not where another column is text or may be the label, where one of them is called the
+    label and the others are not, or where one is named like an id or what goes along with a row.
+    """
+    flags = [c for c in columns.values() if c.filled == [*c.values] and {*c.filled} <= {"0", "1"}]
+    names = tuple(column.name for column in flags)
+    words = [words_of(name) for name in names]
+    firm = [bool(own & FIRM_LABEL_WORDS) for own in words]
+    doubtful = (
+        sum(column.distinct == 2 for column in flags) < 2
+        or not {*ranked} <= {*names}
+        or any(_is_text(column) for column in columns.values())
+        or any(own & (ID_WORDS | META_WORDS) for own in words)
+        or any(firm) != all(firm)
+    )
+    return () if doubtful else names
+
+
 def _why_label(column: Column) -> str:
     named = "named like a label, " if words_of(column.name) & LABEL_WORDS else ""
     return f"{named}{column.distinct} different values in {len(column.filled):,} rows"
 
 
-def _find_id(columns: Mapping[str, Column], label: str) -> str | None:
+def _find_id(columns: Mapping[str, Column], label: Sequence[str]) -> str | None:
     for column in columns.values():
-        if column.name != label and words_of(column.name) & ID_WORDS and column.is_unique:
+        if column.name not in label and words_of(column.name) & ID_WORDS and column.is_unique:
             return column.name
     return None
 

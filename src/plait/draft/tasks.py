@@ -53,7 +53,8 @@ class Row:
 
     id: str | None
     texts: tuple[str, ...]
-    label: str | None
+    label: tuple[str, ...]
+    """What each label column says; empty where the file has none."""
     value: Any
     """The class or score that the label stands for; None where there is none."""
     split: SplitName
@@ -100,16 +101,28 @@ class TaskDraft:
         for file in self.files.get(split, ()):
             yield from self._read_file(file, split)
 
-    def values_of(self, written: str) -> list[float] | None:
+    def values_of(self, written: Sequence[str]) -> list[float] | None:
         """Return the classes, or the score, that a label as written stands for; None if it is bad.
 
-        One of them, but where a row has any number of labels.
+        One of them, but where a row has any number of labels. `written` is of every label column.
         """
         try:
-            value = self._reader.read(self.spell(written))
+            found = np.asarray([self._reader.read(self.spell(word)) for word in written])
         except LabelError:
             return None
-        return [value] if isinstance(value, float) else np.flatnonzero(value).astype(float).tolist()
+        if self.config.kind == "labels":  # 0 or 1 for each, be it out of one column or of several
+            found = np.flatnonzero(found).astype(float)
+        values: list[float] = found.tolist()
+        return values
+
+    def values_in(self, place: int, written: str) -> list[float]:
+        """Return what one of the label columns stands for where it says this; none if it is bad."""
+        if len(self.roles.label) == 1:
+            return self.values_of([written]) or []
+        try:
+            return [float(place)] if self._reader.read(written) else []
+        except LabelError:
+            return []
 
     def spell(self, written: str) -> str:
         """Write a list of labels as text has it."""
@@ -117,7 +130,7 @@ class TaskDraft:
 
     def make_reader(self) -> LabelReader:
         """Make what reads the labels, as training does."""
-        return build_reader(self.config, (self.roles.label,), self.config.label_map)
+        return build_reader(self.config, self.roles.label, self.config.label_map)
 
     @cached_property
     def _reader(self) -> LabelReader:
@@ -125,7 +138,7 @@ class TaskDraft:
 
     def _read_file(self, file: LookedAt, split: SplitName) -> Iterator[Row]:
         roles, width = self.roles, len(self.roles.text)
-        label = roles.label if roles.label in file.columns else None
+        label = roles.label if {*roles.label} <= file.columns.keys() else ()
         name = roles.id if roles.id in file.columns else None
         by = (roles.split,) if roles.split else ()
         for chunk in file.source().chunks(pick((*roles.text, *by), label, name)):
@@ -133,13 +146,13 @@ class TaskDraft:
                 cells = [_as_text(cell) for cell in row]
                 texts, rest = tuple(cells[:width]), cells[width:]
                 own = (read_split_word(rest.pop(0)) or split) if by else split
-                written = rest.pop(0) if label else None
-                values = self.values_of(written or "")
+                written, rest = rest[: len(label)], rest[len(label) :]
+                values = self.values_of(written)
                 value = values[0] if values and len(values) == 1 else tuple(values or ())
                 # Every row of test wants an answer, whatever it lacks.
                 if own == "test" or (values is not None and all(texts)):
-                    written = None if written is None else self.spell(written)
-                    yield Row(rest.pop(0) if name else None, texts, written, value, own)
+                    spelled = tuple(map(self.spell, written))
+                    yield Row(rest.pop(0) if name else None, texts, spelled, value, own)
 
 
 def _as_text(value: Any) -> str:
@@ -162,7 +175,8 @@ def draft_task(
             f"if it is, say so with --split train={only.given}"
         )
     first = kept["train"][0]
-    roles = find_roles(first, wishes.columns)
+    may_be_several = wishes.kind in (None, "labels")
+    roles = find_roles(first, wishes.columns, may_be_several=may_be_several)
     notes = [
         f"{file.given.name}: {note}" for s in SPLITS for file in kept[s] for note in file.notes
     ]
@@ -174,12 +188,7 @@ def draft_task(
                 kept[split].remove(file)
                 notes.append(f"{file.given.name} is left out of {split}: {problem}")
     labelled = [file for split in ("train", "dev") for file in kept[split]]
-    counts: Counter[str] = Counter()
-    for file in labelled:
-        counts.update(file.count_values(roles.label))
-    if len(counts.keys() - {""}) == 1:
-        raise _constant(roles.label, first)
-    label = guess_kind(counts, roles.label, kind=wishes.kind, where=str(first.given))
+    label = _guess_label(roles, labelled, wishes.kind)
     label = _with_wishes(name, label, wishes)
     config = validate(TaskConfig, task_table(roles, label), f"task {name}")
     draft = TaskDraft(name, roles, label, kept, config, notes=notes)
@@ -191,6 +200,19 @@ def draft_task(
     return draft
 
 
+def _guess_label(roles: Roles, files: Sequence[LookedAt], kind: str | None) -> LabelGuess:
+    """Guess the kind of task by what the label columns of its files say."""
+    if len(roles.label) > 1:
+        return LabelGuess("labels", "each of its columns says whether one holds", roles.label)
+    (column,) = roles.label
+    counts: Counter[str] = Counter()
+    for file in files:
+        counts.update(file.count_values(column))
+    if len(counts.keys() - {""}) == 1:
+        raise _constant(column, files[0])
+    return guess_kind(counts, column, kind=kind, where=str(files[0].given))
+
+
 def task_table(roles: Roles, label: LabelGuess) -> dict[str, Any]:
     """Return a task's settings as a recipe has them, its files left out."""
     table: dict[str, Any] = {"kind": label.kind}
@@ -199,7 +221,7 @@ def task_table(roles: Roles, label: LabelGuess) -> dict[str, Any]:
     if label.range:
         table["range"] = list(label.range)
     table["text"] = roles.text[0] if len(roles.text) == 1 else list(roles.text)
-    table["label"] = roles.label
+    table["label"] = roles.label[0] if len(roles.label) == 1 else list(roles.label)
     if label.separator:
         table["label_separator"] = label.separator
     if roles.id:
@@ -211,13 +233,12 @@ def task_table(roles: Roles, label: LabelGuess) -> dict[str, Any]:
 
 def _cannot_be(split: SplitName, file: LookedAt, roles: Roles) -> str:
     """Say why a file cannot be of a split; nothing where it can."""
-    needed = [*roles.text, *([roles.label] if split != "test" else [])]
+    needed = [*roles.text, *(roles.label if split != "test" else ())]
     for name in needed:
         if name not in file.columns:
             return f"it has no column {name!r}"
-    if split == "dev" and not file.columns[roles.label].filled:
-        return f"its column {roles.label!r} is empty"
-    return ""
+    empty = (name for name in roles.label if split == "dev" and not file.columns[name].filled)
+    return next((f"its column {name!r} is empty" for name in empty), "")
 
 
 def _with_wishes(name: str, label: LabelGuess, wishes: Wishes) -> LabelGuess:
@@ -261,21 +282,23 @@ def _count_rows(draft: TaskDraft) -> None:
 def _count_classes(draft: TaskDraft, first: LookedAt) -> None:
     """Count the training rows of each class; refuse labels with nothing to learn from."""
     seen: Counter[Any] = Counter()
+    columns = draft.roles.label
     if draft.roles.split:
         for row in draft.read("train"):
-            seen.update(draft.values_of(row.label or "") or () if row.split == "train" else ())
+            seen.update(draft.values_of(row.label) or () if row.split == "train" else ())
     else:
         for file in draft.files["train"]:
-            for written, count in file.count_values(draft.roles.label).items():
-                for value in draft.values_of(written) or ():
-                    seen[value] += count
-    column = draft.roles.label
+            for place, column in enumerate(columns):
+                for written, count in file.count_values(column).items():
+                    for value in draft.values_in(place, written):
+                        seen[value] += count
     if not seen:
         known = draft.config.labels
         which = f"one of the labels {', '.join(known)}" if known else "a label"
-        raise DataError(f"no training row has {which} in column {column!r}", path=first.given)
-    if len(seen) == 1:
-        raise _constant(column, first)
+        shown = ", ".join(map(repr, columns))
+        raise DataError(f"no training row has {which} in column {shown}", path=first.given)
+    if len(seen) == 1 and len(columns) == 1:
+        raise _constant(columns[0], first)
     if draft.config.kind != "score":
         draft.classes = [seen[float(i)] for i in range(len(draft.config.labels))]
 
@@ -305,7 +328,7 @@ def _tell(draft: TaskDraft, wishes: Wishes, why: Mapping[str, str]) -> None:
     """Write down every guess with its reason, and what a user should know."""
     roles, label = draft.roles, draft.label
     draft.guesses["text"] = Guess(" and ".join(roles.text), roles.why["text"])
-    draft.guesses["label"] = Guess(roles.label, roles.why["label"])
+    draft.guesses["label"] = Guess(", ".join(roles.label), roles.why["label"])
     draft.guesses["kind"] = Guess(_show_kind(label), "as given" if wishes.kind else label.why)
     if roles.id:
         draft.guesses["id"] = Guess(roles.id, roles.why["id"])
@@ -339,6 +362,11 @@ def _warn(draft: TaskDraft) -> None:
     if draft.roles.others:
         others = ", ".join(repr(name) for name in draft.roles.others)
         notes.append(f"{others} could be a label as well; --label chooses, --task adds a task")
+    if len(draft.roles.label) > 1 and draft.roles.why["label"] != "as given":
+        notes.append(
+            "it is guessed that these columns of 0 and 1 are labels of one task, of which a row "
+            "may have any number; --label names those that are, or the only one"
+        )
     if draft.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in draft.skipped.items())
         notes.append(f"rows that cannot be used are skipped: {reasons}")

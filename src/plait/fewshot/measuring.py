@@ -22,7 +22,7 @@ from plait.config.tables import merge
 from plait.data import Tokenizer
 from plait.errors import Interrupted, UsageError
 from plait.evaluate import Scorer, score_baseline
-from plait.fewshot.journal import Journal, hash_encoder
+from plait.fewshot.journal import Journal, hash_encoder, name_plan
 from plait.model.encoder import load_encoder
 from plait.model.sources import find_encoder
 from plait.predict import Predictor
@@ -167,8 +167,8 @@ def measure_few_shot(
     `task_file` is a recipe with one task and, if wanted, [train] settings over SETTINGS;
     `overrides` come last. The rows of a draw follow from the seed and the draw alone: those of
     fewer shots are among those of more, and every encoder gets the same. Where it is stopped,
-    trials that are done are kept, and the same call goes on with them; a smaller one that is
-    finished in between takes its own of them, and leaves them all.
+    trials that are done are kept, and the same call goes on with them; another that is finished in
+    between, smaller or of other runs, takes its own of them, and leaves them all.
     """
     config = read_task(task_file, overrides)
     (name,) = config.tasks
@@ -189,9 +189,11 @@ def measure_few_shot(
         entries.append((contender, rows, Journal(contender.identify(rows), facts)))
     keys = [(number, draw) for draw in range(draws) for number in shots]
     total, numbers = len(entries) * len(keys), count(1)
+    journals = [journal for *_, journal in entries]
+    plan = name_plan(journals, keys)
 
     def tell_kept() -> str:
-        num_kept = sum(len(journal.kept.intersection(keys)) for *_, journal in entries)
+        num_kept = sum(len(journal.kept.intersection(keys)) for journal in journals)
         return f"{num_kept} trial{'' if num_kept == 1 else 's'}" if num_kept else ""
 
     if note is not None and (kept := tell_kept()):
@@ -204,7 +206,10 @@ def measure_few_shot(
                 if key not in journal.figures:
                     trial = _Trial(contender, config, tasks, place, where, progress)
                     chosen = rows["train"].select(_draw(config, rows["train"], *key).tolist())
-                    journal.add(key, trial.run(key[1], chosen, rows["dev"]))
+                    figure = trial.run(key[1], chosen, rows["dev"])
+                    for each in journals:  # what others finish of them meanwhile is wanted, too
+                        each.begin(plan)
+                    journal.add(key, figure)
             found[contender.name] = [
                 Figures(number, tuple(journal.figures[number, draw] for draw in range(draws)))
                 for number in shots
@@ -214,10 +219,8 @@ def measure_few_shot(
             raise Interrupted("stopped before a trial was finished; nothing is kept") from None
         kept = f"stopped with {kept} of {total} finished and kept"
         raise Interrupted(f"{kept}; the same command goes on from there") from None
-    # Where there are more, a larger measurement was stopped, or is under way, which wants them all.
-    if all(journal.read().keys() <= set(keys) for *_, journal in entries):
-        for *_, journal in entries:
-            journal.remove()
+    for journal in journals:
+        journal.end(plan)
     return FewShot(
         task=name,
         metric=tasks[name].metric,

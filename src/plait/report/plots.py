@@ -136,10 +136,17 @@ class Series:
     """Updates at which it has a ring: those of the model that was kept."""
 
 
-def curves(figure: Figure, series: Sequence[Series], axis: str) -> None:
-    """Draw figures over the updates."""
+def curves(
+    figure: Figure,
+    series: Sequence[Series],
+    axis: str,
+    span: tuple[float, float] = (-math.inf, math.inf),
+) -> None:
+    """Draw figures over the updates; the axis ends where no figure can be, outside `span`."""
     axes = figure.subplots()
     _draw_lines(axes, series)
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, span[0]), min(high, span[1]))
     _count_updates(axes, series)
     axes.set_ylabel(axis)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plait.config import differences, read_recipe, to_toml
+from plait.config import read_resolved, to_toml
 from plait.engines.crew import DONE, FAILED, LOST, SPENT
 from plait.engines.hiring import hired
 from plait.engines.running import find_needs
@@ -25,7 +25,7 @@ from plait.search.results import Trial, rank, write_best, write_trials
 from plait.search.space import find_distributions, read_settings, write_override
 from plait.search.trial import Job, run_trial
 from plait.training.checkpoint import write_text
-from plait.training.folder import RunFolder, take_lock
+from plait.training.folder import RunFolder, list_changes, take_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,7 +113,7 @@ def _opened(search: Search, config: RunConfig, *, resume: bool, command: str) ->
     if resume and not kept.is_file():
         raise RunError(f"there is no search at {out} to resume; leave out --resume to start one")
     if resume:
-        changed = differences(read_recipe(kept), config)
+        changed = list_changes(read_resolved(kept), config, _read_run(out))
         if changed:
             more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             raise RunError(
@@ -126,6 +126,12 @@ def _opened(search: Search, config: RunConfig, *, resume: bool, command: str) ->
         if not kept.exists():
             write_text(kept, to_toml(config))
         yield
+
+
+def _read_run(out: Path) -> dict[str, Any]:
+    """Return the run.json of a search's first run, if one was begun: it knows whole paths."""
+    found = min(out.glob("trials/**/run.json"), default=None)
+    return {} if found is None else RunFolder(found.parent).read_json(found)
 
 
 @contextmanager

@@ -127,16 +127,8 @@ class RunFolder:
 
     def find_changes(self, config: RunConfig) -> list[str]:
         """List what a recipe says otherwise than the run's own; another spelling is no change."""
-        known = self.read_config()
         info = self.read_json(self.info) if self.info.is_file() else {}
-        begun = _folders_begun_with(known, info)
-
-        def is_same(key: str, old: Any, new: Any) -> bool:
-            if key not in begun or not isinstance(new, str):
-                return False
-            return Path(new).resolve() in {Path(place).resolve() for place in (old, *begun[key])}
-
-        return differences(known, config, is_same)
+        return list_changes(self.read_config(), config, info)
 
     def read_json(self, path: Path) -> dict[str, Any]:
         """Read one of the run's JSON files."""
@@ -149,21 +141,37 @@ class RunFolder:
         return values
 
 
+def list_changes(known: RunConfig, config: RunConfig, info: Mapping[str, Any]) -> list[str]:
+    """List what a recipe says otherwise than the one that was begun with; folders are compared.
+
+    `info` is the run.json of a run that was: the recipe may have been begun with elsewhere, where
+    its folders had other names.
+    """
+    begun = _folders_begun_with(known, info)
+
+    def is_same(key: str, old: Any, new: Any) -> bool:
+        if key not in begun or not isinstance(new, str):
+            return False
+        return Path(new).resolve() in {Path(place).resolve() for place in (old, *begun[key])}
+
+    return differences(known, config, is_same)
+
+
 def _folders_begun_with(config: RunConfig, info: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the settings that name folders, and what run.json knows those to be.
 
-    The recipe's are as seen from where the run was begun, which may be elsewhere. Of a teacher
-    that is an ensemble the members alone are known.
+    Where it names no folder of a teacher, the one run that the teacher is made of stands for it.
     """
     start, taught = info.get("start", {}), info.get("teachers", {})
-    teachers = {
-        name: [member["run"] for member in members if len(members) == 1]
-        for name, members in taught.items()
-    }
+    single = {name: members[0]["run"] for name, members in taught.items() if len(members) == 1}
+    teachers = single | info.get("teacher_folders", {})
     return {
         "start.run": [start["run"]] if "run" in start else [],
-        "train.kind.teacher": [run for runs in teachers.values() for run in runs],
-        **{f"stage.{name}.kind.teacher": teachers.get(name, []) for name in config.stages},
+        "train.kind.teacher": list(teachers.values()),
+        **{
+            f"stage.{name}.kind.teacher": [teachers[name]] if name in teachers else []
+            for name in config.stages
+        },
     }
 
 
@@ -233,9 +241,12 @@ def take_lock(file: IO[str], folder: RunFolder) -> None:
 
 
 def write_parts(
-    folder: RunFolder, parts: Parts, data: dict[str, Any], teachers: Mapping[str, Any]
+    folder: RunFolder, parts: Parts, data: dict[str, Any], taught: Mapping[str, Any]
 ) -> None:
-    """Write what predicting anywhere needs besides weights, and what the run was made with."""
+    """Write what predicting anywhere needs besides weights, and what the run was made with.
+
+    `taught` says who its teachers are, if it has any.
+    """
     write_text(folder.encoder, json.dumps(parts.model.encoder.config, indent=1))
     with atomic_path(folder.tokenizer) as temporary:
         parts.tokenizer.save(temporary)
@@ -249,7 +260,7 @@ def write_parts(
         "encoder": parts.encoder,
         "data": data,
         **({"workers": parts.team.size} if parts.team.size > 1 else {}),
-        **({"teachers": teachers} if teachers else {}),
+        **taught,
         **({"start": parts.start.facts} if parts.start else {}),
     }
     write_text(folder.info, json.dumps(info, indent=1))

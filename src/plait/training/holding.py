@@ -23,6 +23,11 @@ def find_missing(config: RunConfig, data: str | None) -> tuple[str, ...]:
     return find_held_out(config, find_root(config.data, data)).missing if holds_out(config) else ()
 
 
+def find_idle(config: RunConfig) -> tuple[str, ...]:
+    """Return the tables of [held_out], where nothing is kept out for them."""
+    return () if holds_out(config) else tuple(config.held_out)
+
+
 def holds_out(config: RunConfig) -> bool:
     """Say whether what dev and test have is kept out of some training."""
     tasks = config.tasks.values()

@@ -60,13 +60,18 @@ def note_data(
 
 
 def note_held_out(
-    missing: Sequence[str], held_out: Mapping[str, Mapping[str, int]]
+    idle: Sequence[str], missing: Sequence[str], held_out: Mapping[str, Mapping[str, int]]
 ) -> Iterator[str]:
     """Yield a sentence for each thing worth knowing of what is kept out of training.
 
-    `missing` are dev and test files that are not there, `held_out` the texts that pre-training
-    passes over, by split and name.
+    `idle` are tables of [held_out] that nothing is kept out for, `missing` dev and test files that
+    are not there, `held_out` the texts that pre-training passes over, by split and name.
     """
+    for name in idle:
+        yield (
+            f"[held_out.{name}] has no effect: nothing of what dev or test has is kept out of this "
+            "training (data.drop_overlap = true leaves such rows out)"
+        )
     for path in missing:
         yield f"{path} is not there, so its rows cannot be kept out of training"
     for counts in held_out.values():

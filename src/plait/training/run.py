@@ -41,7 +41,7 @@ from plait.training.checkpoint import (
 )
 from plait.training.conflicts import ConflictSums, LossMeans
 from plait.training.folder import RunFolder, check_folder, opened, write_parts
-from plait.training.holding import count_held_out, find_missing
+from plait.training.holding import count_held_out, find_idle, find_missing
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 from plait.training.memory import explain_scoring, explain_training, is_memory
@@ -256,7 +256,8 @@ class _Session:
                 progress=progress,
             )
         told += start.notes(config, self.folder.path) if start else []
-        told += note_held_out(find_missing(config, root), count_held_out(config, data))
+        idle, missing = find_idle(config), find_missing(config, root)
+        told += note_held_out(idle, missing, count_held_out(config, data))
         told += note_data(self.parts, data["train"], data.get("unlabelled", {}), data["dev"])
         for note in told:
             self.tell("note", note)
@@ -289,7 +290,7 @@ class _Session:
                     "bring it back as it was, or train under another --out"
                 )
         else:
-            write_parts(self.folder, self.parts, facts, self.lessons.facts)
+            write_parts(self.folder, self.parts, facts, self.lessons.describe())
 
     # --- training ---
 

@@ -67,6 +67,8 @@ class Lessons:
     """By stage."""
     facts: dict[str, Members] = field(default_factory=dict)
     """By stage, for run.json."""
+    folders: dict[str, str] = field(default_factory=dict)
+    """By stage, for run.json: an ensemble is more than its members."""
 
     def open(self, first: int) -> None:
         """Refuse teachers that cannot teach the stages from number `first` on."""
@@ -86,6 +88,12 @@ class Lessons:
             except PlaitError as error:
                 raise RecipeError(f"stage.{name}.kind.teacher: {error}") from error
             self.teachers[name], self.facts[name] = teacher, teacher.members
+            self.folders[name] = str(Path(place).resolve())
+
+    def describe(self) -> dict[str, Any]:
+        """Say for run.json who the teachers are, and in which folders; nothing without any."""
+        told = {"teachers": self.facts, "teacher_folders": self.folders}
+        return {key: found for key, found in told.items() if found}
 
     def learn(
         self,

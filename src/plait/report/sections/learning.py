@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from plait.evaluate import metric_span
 from plait.report import plots
 from plait.report.markup import Entry, Html, details, grid, number, panel, section, table
 from plait.report.sections.material import Material, run_legend
@@ -26,7 +27,12 @@ def write(material: Material) -> Html:
                 f"learning-{task}",
                 f"{task}: {metric.replace('_', ' ')}",
                 _alt(task, metric, drawn),
-                partial(plots.curves, series=drawn, axis=metric.replace("_", " ")),
+                partial(
+                    plots.curves,
+                    series=drawn,
+                    axis=metric.replace("_", " "),
+                    span=metric_span(metric),
+                ),
             )
             panels.append(panel(picture, level="h3"))
         rows += told
