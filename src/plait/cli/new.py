@@ -38,7 +38,10 @@ def new(
         Repeated, typer.Option("--text", metavar="[TASK=]COLUMN[,COLUMN]", help="Text, or a pair.")
     ] = None,
     label: Annotated[
-        Repeated, typer.Option("--label", metavar="[TASK=]COLUMN", help="Column of the label.")
+        Repeated,
+        typer.Option(
+            "--label", metavar="[TASK=]COLUMN[,COLUMN]", help="Label, or columns of 0 and 1."
+        ),
     ] = None,
     id_column: Annotated[
         Repeated, typer.Option("--id", metavar="[TASK=]COLUMN", help="Column of the row's name.")
