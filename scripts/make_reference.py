@@ -186,6 +186,8 @@ def _show_type(hint: Any) -> str:
         return f"list of {inner if inner.startswith('`') else _plural(inner)}"
     if origin is tuple:
         return f"list of {len(args)} {_plural(_show_type(args[0]))}"
+    if origin is dict and args[1] == config.Values:
+        return "table of values, or of lists of them"
     if origin is dict:
         return f"table of {_plural(_show_type(args[1]))}"
     if isinstance(hint, type) and issubclass(hint, BaseModel):

@@ -301,7 +301,8 @@ def test_a_bad_row_among_the_chosen_is_told_with_its_line(table: str, tmp_path: 
 
 
 def test_where_nothing_is_chosen(table: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"has no train rows to use .*5 others passed over"):
+    told = r"has no train rows to use .*5 others passed over: column 'part' holds 'a', 'b', 'c', ''"
+    with pytest.raises(DataError, match=told):
         ids(task(train={"path": table, "where": {"part": "d"}}), tmp_path)
     with pytest.raises(DataError, match="part_of"):
         ids(task(train={"path": table, "where": {"part_of": "a"}}), tmp_path)
@@ -340,3 +341,9 @@ def test_the_cache_tells_the_chosen_apart(root: Path) -> None:
     ]
     assert "where" not in described[0]["files"][0]
     assert len({json.dumps(one, sort_keys=True) for one in described}) == 3
+
+
+@pytest.mark.parametrize("where", [{"part": ()}, {"part": {"a": 1}}, {"part": (None,)}])
+def test_what_where_cannot_be(where: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="a text, a number, true or false, or a list of some"):
+        task(train={"path": "a.csv", "where": where})

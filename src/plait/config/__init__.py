@@ -38,6 +38,7 @@ from plait.config.sections import (
     StartConfig,
     TaskConfig,
     TextsConfig,
+    Values,
 )
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "StartConfig",
     "TaskConfig",
     "TextsConfig",
+    "Values",
     "differences",
     "flatten",
     "list_recipes",

@@ -27,8 +27,15 @@ Part = Annotated[dict[str, Any], BeforeValidator(_as_table)]
 """A part by its name, or a table of its name and settings."""
 
 
-Values = Annotated[tuple[bool | int | float | str, ...], BeforeValidator(_as_tuple)]
-"""One value or a list of them, as they would be written in a file."""
+def _as_values(value: object) -> tuple[object, ...]:
+    values = value if isinstance(value, tuple) else (value,)
+    if not values or not all(isinstance(one, str | int | float) for one in values):
+        raise ValueError("should be a text, a number, true or false, or a list of some")
+    return values
+
+
+Values = Annotated[tuple[Any, ...], BeforeValidator(_as_values)]
+"""One value of a column or a list of them, as they would be written in a file."""
 
 
 class Section(BaseModel):

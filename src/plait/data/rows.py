@@ -30,6 +30,8 @@ WHITESPACE = "".join(c for c in map(chr, range(0x10000)) if c.isspace())
 
 NUM_PLACES = 3
 """Skipped rows whose place a report names."""
+NUM_VALUES = 5
+"""Values of a column that a report names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,8 @@ class RowReader:
         self.constant = None if labels is None or constant is None else labels.read(constant)
         self.where = where or {}
         self._rows = self._others = 0
+        self._values: dict[str, list[str]] = {}
+        """What the columns of `where` hold in the first chunk, of which nothing is taken."""
         self._skipped: Counter[str] = Counter()
         self._first: list[BadRow] = []
 
@@ -154,7 +158,7 @@ class RowReader:
             self._rows,
             dict(self._skipped),
             tuple(f"{source.unit} {line}" for line in lines),
-            self._first[0].sentence if self._first else "",
+            self._first[0].sentence if self._first else self._tell_values(),
             others=self._others,
         )
 
@@ -180,8 +184,20 @@ class RowReader:
         for name, array in zip(self.columns.where, chunk.columns[first:], strict=False):
             text = pc.utf8_trim(decode(_as_text(array))[0], characters=WHITESPACE)
             values = pa.array(sorted(self.where[name]), pa.string())
-            kept &= pc.is_in(text, value_set=values).to_numpy(zero_copy_only=False)
+            fits = pc.is_in(text, value_set=values).to_numpy(zero_copy_only=False)
+            if not fits.any():
+                self._values.setdefault(name, pc.unique(text).to_pylist())
+            kept &= fits
         return chunk if kept.all() else chunk.take(np.flatnonzero(kept))
+
+    def _tell_values(self) -> str:
+        """Say what a column holds instead of what is asked for, where no row was taken."""
+        if self._rows or not self._values:
+            return ""
+        name, values = next(iter(self._values.items()))
+        more = ", ..." if len(values) > NUM_VALUES else ""
+        shown = ", ".join(repr(value[:40]) for value in values[:NUM_VALUES])
+        return f"column {name!r} holds {shown}{more}"
 
     def _check(self, chunk: Chunk) -> tuple[Rows, list[BadRow]]:
         """Split a chunk into its good rows and its bad ones."""
