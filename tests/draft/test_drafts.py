@@ -127,6 +127,44 @@ def test_a_column_that_names_splits(tmp_path):
     file = write(tmp_path / "mood.csv", [["text", "label", "split"], *rows])
     config = recipe_of([file], tmp_path / "mine")
     assert [len(rows_of(config, "mood", s)) for s in ("train", "dev", "test")] == [36, 12, 12]
+    assert config.tasks["mood"].dev[0].where == {"split": ("validation",)}
+    assert not (tmp_path / "mine" / "data").exists()  # the rows stay where they are
+
+
+def split_file(path: Path, words: list[str], **changed: str) -> Path:
+    """Write moods with a word for the split each; `changed` names labels by row."""
+    rows = [
+        [s, changed.get(f"row{i}", MOODS[i % 3]), word]
+        for i, (s, word) in enumerate(zip(SENTENCES, words, strict=True))
+    ]
+    return write(path, [["text", "label", "split"], *rows])
+
+
+def test_several_words_for_one_split_and_rows_that_cannot_be_used(tmp_path):
+    words = ["train", "training", "train", "dev", "test"] * 12
+    file = split_file(tmp_path / "mood.csv", words, row0="", row3="", row4="")
+    with draft_recipe([file]) as draft:
+        (task,) = draft.tasks
+        assert task.num_rows == {"train": 35, "dev": 11, "test": 12}
+        assert any("2 missing label" in note for note in task.notes)
+        draft.write(tmp_path / "mine")
+    mood = read_recipe(tmp_path / "mine" / "recipe.toml").tasks["mood"]
+    assert mood.train[0].where == {"split": ("train", "training")}
+    assert mood.bad_rows == "skip"
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        (["train", "train", "", "dev", "test"], [36, 12, 12]),  # without a word: train
+        (["train", "train", "train", "train", "test"], [39, 9, 12]),  # dev is drawn
+    ],
+)
+def test_where_words_are_not_enough_rows_are_written_again(tmp_path, words, sizes):
+    config = recipe_of([split_file(tmp_path / "mood.csv", words * 12)], tmp_path / "mine")
+    assert [len(rows_of(config, "mood", s)) for s in ("train", "dev", "test")] == sizes
+    assert config.tasks["mood"].train[0].where is None
+    assert (tmp_path / "mine" / "data" / "mood-train.csv").is_file()
 
 
 def test_text_in_another_encoding_and_without_a_header(tmp_path):

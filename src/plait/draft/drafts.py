@@ -92,6 +92,12 @@ class Draft:
                     path = folder / DATA / f"{task.name}-{split}.csv"
                     made[path] = (task, rows[split])
                     files[task.name][split] = [Placed(path)]
+                elif task.is_chosen and split in task.split_words:
+                    column, words = str(task.roles.split), task.split_words[split]
+                    where = {column: words[0] if len(words) == 1 else words}
+                    files[task.name][split] = [
+                        Placed(f.given, f, where) for f in task.files["train"]
+                    ]
                 elif task.files[split] and not task.roles.split:
                     files[task.name][split] = [Placed(f.given, f) for f in task.files[split]]
         self._check_targets([*made], overwrite=overwrite)

@@ -36,6 +36,8 @@ class Placed:
     path: Path
     looked: LookedAt | None = None
     """Where it is the user's, how it is read."""
+    where: dict[str, Any] | None = None
+    """What its columns must hold for a row to be taken."""
 
 
 def write_recipe(
@@ -167,6 +169,8 @@ def _file(placed: Placed, task: TaskDraft, root: Path | None) -> str:
             table["quoting"] = False
         if task.roles.id and task.roles.id not in placed.looked.columns:
             table["id"] = ""
+    if placed.where:
+        table["where"] = placed.where
     if len(table) == 1:
         return _toml(shown)
     return "{ " + ", ".join(f"{key} = {_toml(value)}" for key, value in table.items()) + " }"

@@ -80,9 +80,33 @@ class TaskDraft:
     guesses: dict[str, Guess] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    @cached_property
+    def split_words(self) -> dict[SplitName, list[str]]:
+        """What the column of splits says for each, as written; nothing for a row without a word."""
+        found: dict[SplitName, list[str]] = {}
+        if self.roles.split:
+            for file in self.files["train"]:
+                for word in file.count_values(self.roles.split):
+                    if (split := read_split_word(word)) and word not in found.get(split, ()):
+                        found.setdefault(split, []).append(word)
+        return found
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the splits' rows can be taken out of the user's files by what a column says."""
+        train = self.files["train"]
+        return (
+            self.roles.split is not None
+            and {"train", "dev"} <= self.split_words.keys()
+            and not any(file.is_mended for file in train)
+            and not any("" in file.count_values(self.roles.split) for file in train)
+        )
+
     @property
     def written(self) -> list[SplitName]:
         """Splits whose rows are written into files of the draft's own."""
+        if self.is_chosen:
+            return []
         if self.roles.split:
             return [split for split in SPLITS if self.num_rows.get(split)]
         drawn = self.dev_fraction is not None
@@ -259,6 +283,9 @@ def _count_rows(draft: TaskDraft) -> None:
     """Count the rows that can be used, and those that cannot, in every file."""
     rows: Counter[SplitName] = Counter()
     skipped: Counter[str] = Counter()
+    if draft.is_chosen:
+        _count_chosen(draft)
+        return
     if draft.roles.split:
         for row in draft.read("train"):
             rows[row.split] += 1
@@ -274,6 +301,26 @@ def _count_rows(draft: TaskDraft) -> None:
             labels = draft.make_reader()
             columns = pick(roles.text, roles.label)
             reader = RowReader(file.source(), columns, labels, "skip")
+            rows[split] += sum(len(found) for found in reader)
+            skipped.update(reader.report().skipped)
+    draft.num_rows, draft.skipped = dict(rows), dict(skipped)
+
+
+def _count_chosen(draft: TaskDraft) -> None:
+    """Count the same where a column says of which split a row is."""
+    column = draft.roles.split
+    assert column is not None
+    rows: Counter[SplitName] = Counter()
+    skipped: Counter[str] = Counter()
+    columns = replace(pick(draft.roles.text, draft.roles.label), where=(column,))
+    for file in draft.files["train"]:
+        for split, words in draft.split_words.items():
+            if split == "test":
+                counts = file.count_values(column)
+                rows[split] += sum(counts.get(word, 0) for word in words)
+                continue
+            source, labels = file.source(), draft.make_reader()
+            reader = RowReader(source, columns, labels, "skip", where={column: words})
             rows[split] += sum(len(found) for found in reader)
             skipped.update(reader.report().skipped)
     draft.num_rows, draft.skipped = dict(rows), dict(skipped)
