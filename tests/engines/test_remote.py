@@ -159,6 +159,7 @@ def test_a_job_that_uses_no_gpu_waits_for_none(cluster, crew, tmp_path):
         assert time.monotonic() < end, "it waits for a GPU"
         time.sleep(0.05)
     assert not (tmp_path / "waiting").exists()
+    assert hear_last(on_cpu)[0] == "working"
     on_cpu.close()
     on_gpu.close()
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 MOST_LOSSES = 3
 """Workers that a job may lose before it is given up: a job may be what kills them."""
 
+GRACE = 0.5
+"""Seconds in which a task may end by itself before it is made to: one that does so just as it is
+cancelled brings the process down that asked Ray for it."""
+
 _STOPPED = (STOPPED, "it was stopped")
 
 HANDED_ON = ("PLAIT_", "HF_")
@@ -191,8 +195,11 @@ class RayCrew(Crew):
 
     def close(self) -> None:
         """End what is left."""
-        for told in self._tasks:
-            with suppress(Exception):  # the cluster may be what is gone
+        left = list(self._tasks)
+        with suppress(Exception):  # the cluster may be what is gone
+            _, left = self._ray.wait(left, num_returns=len(left), timeout=GRACE)
+        for told in left:
+            with suppress(Exception):
                 self._ray.cancel(told, force=True)
         self._tasks.clear()
         with suppress(Exception):
