@@ -164,7 +164,8 @@ def test_a_polite_kill_saves_however_often_it_comes_and_says_how_to_go_on(tiny_r
     before = signal.getsignal(signal.SIGTERM)
 
     def kill():
-        wait_until((run / "metrics.jsonl").exists)
+        log = run / "metrics.jsonl"
+        wait_until(lambda: log.exists() and log.stat().st_size)  # it has made an update
         for _ in range(3):
             for process in multiprocessing.active_children():
                 process.terminate()  # as whoever kills a group does
