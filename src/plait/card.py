@@ -54,9 +54,7 @@ def carry_over(card: str, before: str, after: str) -> str:
     """
     # Not splitlines, which takes more for the end of a line than Markdown does.
     there, old, new = (text.removesuffix("\n").split("\n") for text in (card, before, after))
-    place: dict[int, int] = {}  # line of `old` -> the same line of `there`
-    for a, b, size in SequenceMatcher(None, old, there, autojunk=False).get_matching_blocks():
-        place |= {a + i: b + i for i in range(size)}
+    place = _align(old, there)
     gone: set[int] = set()
     added: dict[int, list[str]] = {}  # line of `there` -> what comes before it
     for _, i, end, j, stop in _edits(old, new):
@@ -69,6 +67,29 @@ def carry_over(card: str, before: str, after: str) -> str:
         lines += added.get(number, [])
         lines += there[number : number + 1] if number not in gone else []
     return "\n".join(lines) + "\n"
+
+
+def _align(old: list[str], there: list[str]) -> dict[int, int]:
+    """Return as many lines of `old` as have a place in `there`, in order, and where they stand.
+
+    By the longest common subsequence: difflib's matches are longest stretches, and would take a
+    line that stands there twice for one that somebody wrote.
+    """
+    lengths = [[0] * (len(there) + 1) for _ in range(len(old) + 1)]  # of what follows
+    for i in reversed(range(len(old))):
+        for j in reversed(range(len(there))):
+            longer = max(lengths[i + 1][j], lengths[i][j + 1])
+            lengths[i][j] = lengths[i + 1][j + 1] + 1 if old[i] == there[j] else longer
+    place, i, j = {}, 0, 0
+    while i < len(old) and j < len(there):
+        if old[i] == there[j]:
+            place[i] = j
+            i, j = i + 1, j + 1
+        elif lengths[i + 1][j] >= lengths[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return place
 
 
 def _edits(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int, int, int]]:

@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plait.card import carry_over, make_card
@@ -54,6 +54,7 @@ def test_where_nothing_changed_nothing_does(there, before):
 
 
 @given(LINES, LINES, st.integers(0, 8))
+@example(["a", "a", "a"], ["a"], 1)  # whose longest stretch is behind one's own
 def test_a_line_of_ones_own_is_never_lost(before, after, place):
     there = [*before[:place], "MINE", *before[place:]]
     lines = carry_over(join(there), join(before), join(after)).splitlines()
