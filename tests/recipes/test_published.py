@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
 from itertools import chain
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import plait
 from plait.config import PublishedConfig, RunConfig, list_recipes, read_ensemble, read_recipe
 from plait.errors import RecipeError
 from plait.runs import train_ensemble
@@ -335,7 +337,7 @@ def _write(path: Path, columns: tuple[str, ...], rows: list[tuple[object, ...]])
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small files in the course's format, the two that system C adds, and those of best/data."""
+    """Small files in the course's format, the two that system C adds, and those of the best."""
     folder = tmp_path_factory.mktemp("course")
     draw = random.Random(1)
 
@@ -355,7 +357,8 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _write(path, (*two, "is_duplicate"), some(count, 2, ("0.0", "1.0")))
         path = folder / f"sts-{split}.csv"
         _write(path, (*two, "similarity"), some(count, 2, (0.0, 1.2, 3.8, 5.0)))
-    reviews = [f"{say()}\t{i % 5}\tshop" for i in range(10)]
+    sources = ("shop", "rotten_tomatoes_reviews")
+    reviews = [f"{say()}\t{i % 5}\t{sources[i % 2]}" for i in range(10)]
     (folder / "reviews-5class.tsv").write_text("\n".join(["text\tlabel\tsource", *reviews, ""]))
     words = ("entailment", "neutral", "contradiction")
     pairs = [f"{say()}\t{say()}\t{words[i % 3]}" for i in range(9)]
@@ -364,6 +367,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "sst-phrases.tsv").write_text("\n".join(["phrase\tlabel", *phrases, ""]))
     for name, columns in (
         ("quora-duplicates.tsv", "sentence1\tsentence2\tany"),
+        ("quora-pairs.csv", "sentence1\tsentence2\tsimilarity"),
         ("sts12-16.tsv", "sentence1\tsentence2\tsimilarity"),
         ("sick.tsv", "sentence_A\tsentence_B\trelatedness"),
     ):
@@ -392,31 +396,52 @@ FIRST = {
 TRAINED = [
     pytest.param(name, marks=() if name in FIRST else pytest.mark.slow)
     for name in RUNS
-    if name != "demo" and name not in ALIASES
+    if name not in ("demo", "best/distilled", *ALIASES)
 ]
+TRIED = ["train.max_steps=2", "device=cpu", "listeners=[]", "encoder.max_length=32"]
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_it_trains(name, course, tiny_encoder, tmp_path):
-    overrides = ["train.max_steps=2", "device=cpu", "listeners=[]"]
-    overrides += [f"encoder.source={tiny_encoder.as_posix()}", "encoder.max_length=32"]
+    overrides = [*TRIED, f"encoder.source={tiny_encoder.as_posix()}"]
     if read_recipe(name).tasks.get("quora") and read_recipe(name).tasks["quora"].count:
         overrides.append("tasks.quora.count=20")
     if "meta" in read_recipe(name).stages:
         # A turn takes several batches, and one of them says how many updates it makes.
         overrides += ["stage.meta.batch_size=2", "stage.meta.max_steps=2"]
+    if "first" in read_recipe(name).stages:
+        overrides.append("stage.first.max_steps=2")
     config = read_recipe(name, overrides)
     for task, settings in config.tasks.items():
         files = [f.model_copy(update={"count": f.count and 9}) for f in settings.train]
         config.tasks[task] = settings.model_copy(update={"train": tuple(files)})
     outcome = train(config, tmp_path / "run", data=str(course))
     assert outcome.result["steps"] == 2 * len(config.stages)
-    assert outcome.result["dev"]["primary"].keys() == config.tasks.keys()
+    scored = {name for name, task in config.tasks.items() if task.dev}
+    assert outcome.result["dev"]["primary"].keys() == scored
+
+
+@pytest.mark.slow
+def test_the_best_are_distilled(course, tiny_encoder, tmp_path):
+    overrides = [*TRIED, f"encoder.source={tiny_encoder.as_posix()}", "stage.first.max_steps=2"]
+    teacher = tmp_path / "teacher"
+    train(read_recipe("best/single", overrides), teacher, data=str(course))
+    overrides += [f"stage.distill.kind.teacher={teacher.as_posix()}"]
+    overrides += ["tasks.sts.unlabelled.count=5"]
+    student = plait.train(
+        read_recipe("best/distilled", overrides), tmp_path / "run", data=str(course)
+    )
+    assert student.result["dev"]["primary"].keys() == {"sst", "quora", "sts"}
+    told = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["data"]
+    assert {task: facts["rows"] for task, facts in told["unlabelled"].items()} == {
+        "sst": 5,
+        "quora": 9,
+        "sts": 5,
+    }
 
 
 def test_the_ensemble_trains(course, tiny_encoder, tmp_path):
-    overrides = ["train.max_steps=2", "device=cpu", "listeners=[]"]
-    overrides += [f"encoder.source={tiny_encoder.as_posix()}", "encoder.max_length=32"]
+    overrides = [*TRIED, f"encoder.source={tiny_encoder.as_posix()}"]
     config = read_ensemble("d/ensemble", overrides)
     outcome = train_ensemble(config, tmp_path / "five", data=str(course))
     assert len(list((tmp_path / "five" / "members").iterdir())) == 5
