@@ -91,7 +91,7 @@ class TaskDraft:
                         found.setdefault(split, []).append(word)
         return found
 
-    @property
+    @cached_property
     def is_chosen(self) -> bool:
         """Whether the splits' rows can be taken out of the user's files by what a column says."""
         train = self.files["train"]
