@@ -12,7 +12,8 @@ from plait.errors import suggest
 from plait.types import TaskSpec, Truncate
 
 BadRows = Literal["error", "skip"]
-DropOverlap = bool | Literal["added", "texts"]
+DropRows = bool | Literal["texts"]
+DropOverlap = DropRows | Literal["added"]
 
 
 def _as_table(value: object) -> object:
@@ -89,7 +90,7 @@ class FileConfig(Section):
     where: dict[str, Values] | None = None
     """Columns of the file and what they must hold, a value or a list of them, for a row to be
     taken."""
-    drop_overlap: bool | Literal["texts"] | None = None
+    drop_overlap: DropRows | None = None
     """As the task's, for this file alone."""
 
     @model_validator(mode="before")

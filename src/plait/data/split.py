@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from plait.config import BadRows, DropOverlap, FileConfig, TaskConfig
+    from plait.config import BadRows, DropOverlap, DropRows, FileConfig, TaskConfig
     from plait.data.heldout import HeldOut
 
 Progress = Callable[[int, int, int], None]
@@ -67,9 +67,9 @@ class _File:
     """Which path of the recipe stands for it, maybe among others."""
     columns: Columns
     label_map: dict[str, float]
-    drops: bool | Literal["texts"] = False
+    drops: DropRows = False
     """Whether rows of it that dev or test has are left out, and whether a text is enough."""
-    drops_added: bool | Literal["texts"] = False
+    drops_added: DropRows = False
     """Whether such rows are that an augmentation makes of its rows."""
 
 
@@ -205,7 +205,7 @@ class Split:
             mode = True  # nobody published a figure that such rows were part of
         elif not self.trains:
             mode = False
-        how: bool | Literal["texts"] = mode if mode == "texts" else bool(mode)
+        how: DropRows = mode if mode == "texts" else bool(mode)
         return [
             _File(
                 config.model_copy(update={"path": name}),
@@ -326,7 +326,7 @@ class Split:
             if isinstance(part, SetAugmentation):
                 yield from self._extend(every, name, part, generator)
 
-    def _drop(self, rows: Rows, how: bool | Literal["texts"]) -> Rows:
+    def _drop(self, rows: Rows, how: DropRows) -> Rows:
         """Leave out the rows that dev or test has, or none."""
         if not how:
             return rows

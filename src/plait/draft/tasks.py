@@ -81,25 +81,29 @@ class TaskDraft:
     notes: list[str] = field(default_factory=list)
 
     @cached_property
+    def split_counts(self) -> Counter[str]:
+        """How often the column of splits says what, as written; nothing where there is none."""
+        counts: Counter[str] = Counter()
+        for file in self.files["train"] if self.roles.split else ():
+            counts.update(file.count_values(str(self.roles.split)))
+        return counts
+
+    @property
     def split_words(self) -> dict[SplitName, list[str]]:
-        """What the column of splits says for each, as written; nothing for a row without a word."""
+        """What the column of splits says for each."""
         found: dict[SplitName, list[str]] = {}
-        if self.roles.split:
-            for file in self.files["train"]:
-                for word in file.count_values(self.roles.split):
-                    if (split := read_split_word(word)) and word not in found.get(split, ()):
-                        found.setdefault(split, []).append(word)
+        for word in self.split_counts:
+            if split := read_split_word(word):
+                found.setdefault(split, []).append(word)
         return found
 
-    @cached_property
+    @property
     def is_chosen(self) -> bool:
         """Whether the splits' rows can be taken out of the user's files by what a column says."""
-        train = self.files["train"]
         return (
-            self.roles.split is not None
-            and {"train", "dev"} <= self.split_words.keys()
-            and not any(file.is_mended for file in train)
-            and not any("" in file.count_values(self.roles.split) for file in train)
+            {"train", "dev"} <= self.split_words.keys()
+            and "" not in self.split_counts  # a row without a word
+            and not any(file.is_mended for file in self.files["train"])
         )
 
     @property
@@ -313,12 +317,11 @@ def _count_chosen(draft: TaskDraft) -> None:
     rows: Counter[SplitName] = Counter()
     skipped: Counter[str] = Counter()
     columns = replace(pick(draft.roles.text, draft.roles.label), where=(column,))
-    for file in draft.files["train"]:
-        for split, words in draft.split_words.items():
-            if split == "test":
-                counts = file.count_values(column)
-                rows[split] += sum(counts.get(word, 0) for word in words)
-                continue
+    for split, words in draft.split_words.items():
+        if split == "test":
+            rows[split] = sum(draft.split_counts[word] for word in words)
+            continue
+        for file in draft.files["train"]:
             source, labels = file.source(), draft.make_reader()
             reader = RowReader(source, columns, labels, "skip", where={column: words})
             rows[split] += sum(len(found) for found in reader)

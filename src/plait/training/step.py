@@ -19,7 +19,7 @@ import torch
 from plait.aggregators.base import inner_products
 from plait.data import Parcel
 from plait.distributed import ALONE
-from plait.model.dense import Dense, renew_copies
+from plait.model.dense import Dense, keep_copies, renew_copies
 from plait.model.multitask import Group
 from plait.training.gradients import FlatGradients
 from plait.training.graphs import Graphs, Plain
@@ -99,8 +99,8 @@ class Step:
         """Layers that hold copies in the precision of the run, where that is not full."""
         for part in self.dense:
             part.drop_copies()
-            if autocast is not None and self.device.type == "cuda":
-                part.keep_copies(autocast)
+        if autocast is not None and self.device.type == "cuda":
+            keep_copies(model, autocast)
         # An earlier stage's gradients must not move heads that take no part in this one.
         model.zero_grad(set_to_none=True)
         self.gradients = FlatGradients(

@@ -36,7 +36,10 @@ def show_costs(records: Records) -> list[str]:
     rows += [["**all**", name, *_sum(runs)] for name, runs in sorted(by_hardware.items())]
     lines += table(["rows", "hardware", "runs", "minutes", "hours"], rows, 2)
     if records.held:
-        lines += paragraph("How long the hardware was held for it, starts and waits included:")
+        lines += paragraph(
+            "About how long the hardware was held, starts and waits included; where runs for "
+            "several of these shared it, by their parts:"
+        )
         held = [[part.what, part.hardware, f"{part.minutes:,.0f}"] for part in records.held]
         lines += table(["for", "hardware", "minutes"], held, 2)
     rows = []
