@@ -68,7 +68,7 @@ def test_a_run_that_fell_apart_is_told(tmp_path):
     told = "seed 2: overall fell from .747 after 1,200 updates to .400 at the end"
     assert f"Round robin, truncated + PCGrad, {told}; shown is the best checkpoint." in text
     assert text.count("overall fell from") == 1
-    assert "**Fell apart**: 1 run ended" in text
+    assert "**Ended low**: 1 run fell apart" in text
     assert "which is the one shown: `a/pcgrad`." in text
 
 

@@ -38,16 +38,18 @@ def show_summary(results: Results) -> list[str]:
     counts = count_verdicts(results.judgements)
     corrected = sum(map(holds_corrected, results.judgements))
     told.append(
-        f"**Findings**: of {len(results.judgements)}, {counts['holds']} hold here "
-        f"({corrected} also with the number of tests in mind), {counts['does not']} do not, "
-        f"{counts['within the noise']} are within the noise; {counts['not tested']} could not be "
-        "tested yet."
+        f"**Findings**: of {len(results.judgements)}, {_verb(counts['holds'], 'hold')} here "
+        f"({corrected} also with the number of tests in mind), "
+        f"{_verb(counts['does not'], 'do')} not, "
+        f"{_verb(counts['within the noise'], 'are')} within the noise; "
+        f"{counts['not tested']} could not be tested yet."
     )
     if fallen := [record for record in results.records if record.fall]:
         rows_fallen = ", ".join(sorted({f"`{record.recipe}`" for record in fallen}))
         told.append(
-            f"**Fell apart**: {count(len(fallen), 'run')} ended with an overall {figure(FALL, 1)} "
-            f"or more below the run's own best checkpoint, which is the one shown: {rows_fallen}."
+            f"**Ended low**: {count(len(fallen), 'run')} fell apart, or forgot one task over "
+            f"another, and ended with an overall {figure(FALL, 1)} or more below the run's own "
+            f"best checkpoint, which is the one shown: {rows_fallen}."
         )
     if results.best:
         models = ", ".join(
@@ -59,6 +61,12 @@ def show_summary(results: Results) -> list[str]:
         )
     told.append(f"**Not the same**: {_departures(results)} ([more](#settings)).")
     return lines + items(told)
+
+
+def _verb(number: int, verb: str) -> str:
+    """Say how many do something."""
+    alone = {"do": "does", "are": "is", "hold": "holds"}
+    return f"{number} {alone[verb] if number == 1 else verb}"
 
 
 def _range(numbers: Sequence[int]) -> str:
