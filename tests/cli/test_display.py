@@ -50,8 +50,11 @@ def make(width=80, *, terminal=True, **options):
     return Display(console), file
 
 
-def record(step, *, epoch=1, num_steps=100, stage="finetune"):
-    return SimpleNamespace(stage=stage, epoch=epoch, step=step, num_steps=num_steps)
+def record(step, *, epoch=1, num_steps=100, stage="finetune", before=0):
+    total = before + step
+    return SimpleNamespace(
+        stage=stage, epoch=epoch, step=step, num_steps=num_steps, total_steps=total
+    )
 
 
 def scores(total, **primary):
@@ -221,6 +224,19 @@ def test_a_run_that_goes_on_remembers_its_best(tmp_path):
     assert first == f"training tiny on mood in {tmp_path}, going on after 5 updates"
     assert not second.endswith("best so far")
     assert third.endswith("best so far")
+
+
+def test_each_stage_has_its_best(tmp_path):
+    event = {"event": "scores", "split": "dev", "step": 5, "metrics": {}}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(event | {"summary": {"mean": 0.5}}) + "\n")
+    display, file = make(terminal=False)
+    display.start(tmp_path, {"name": "tiny", "tasks": {"mood": {}}, "select": "mean"}, 5)
+    display.step(record(1, stage="second", before=5))
+    display.scores(6, "dev", scores(0.4, mood=0.4))
+    display.scores(7, "dev", scores(0.3, mood=0.3))
+    _, first, second = file.getvalue().splitlines()
+    assert first.endswith("best so far")
+    assert not second.endswith("best so far")
 
 
 def test_tables_are_as_wide_as_they_need(capsys):

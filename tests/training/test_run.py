@@ -197,8 +197,9 @@ def test_the_best_checkpoint_is_the_first_with_the_highest_figure(runs, select):
 def make_dev_scores(monkeypatch):
     """Give tasks the figures of a list, evaluation by evaluation."""
 
+    real = Scorer.score
+
     def make(figures: dict[str, list[float]]) -> None:
-        real = Scorer.score
         coming = {task: iter(values) for task, values in figures.items()}
 
         def score(scorer, datasets, rows=None):
@@ -354,6 +355,25 @@ def test_stages_follow_one_another(runs):
     assert losses[0]["rate"] == 0.001
     assert losses[-1]["step"] == 16
     assert losses[-1]["rate"] == 0.002
+
+
+def test_the_best_model_is_one_of_the_last_stage(runs, make_dev_scores):
+    """Even where an earlier stage, which trains one task, comes to higher figures."""
+    settings = [
+        "stages=['first', 'second']",
+        "stage.first={epochs=2, tasks=['mood']}",
+        "stage.second={epochs=3}",
+    ]
+    low = dict.fromkeys(("same", "near"), [0.0] * 6)
+    figures = low | {"mood": [0.9, 0.8, 0.2, 0.4, 0.3]}
+    make_dev_scores(figures)
+    outcome = runs.train("a", *settings)
+    steps = [line["step"] for line in runs.log("a") if line["event"] == "scores"]
+    assert outcome.result["best_step"] == steps[3]
+    assert outcome.result["dev"]["primary"]["mood"] == 0.4
+    make_dev_scores(figures | {"mood": [*figures["mood"], 0.4]})  # the best is scored again
+    runs.train_broken("b", *settings, crashes=tuple(step + 1 for step in steps[:4]))
+    runs.check_equal("a", "b")
 
 
 def test_a_frozen_encoder_stays_as_it_was(runs, tiny_encoder):

@@ -66,7 +66,10 @@ class Display(Listener):
         self.console = console or make_console(stderr=True)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal
         self.first_scores: dict[str, float] = {}
-        self._best = -math.inf
+        self._figures: dict[int, float] = {}
+        """What `select` names after each evaluation, by updates made."""
+        self._stage_begin = 0
+        """Updates made before this stage."""
         self._select = "sum"
         self._limited = False
         """Whether scores are of some rows only while it trains."""
@@ -128,6 +131,7 @@ class Display(Listener):
     def step(self, record: StepRecord) -> None:
         """Move the line, or print one now and then."""
         now = time.monotonic()
+        self._stage_begin = record.total_steps - record.step
         work = self._training
         if work is None or work.what.split(",")[0] != record.stage:
             if work is not None:  # the stage before may have trained something else
@@ -166,7 +170,7 @@ class Display(Listener):
         self._limited = any(stage.get("eval_limit") for stage in stages)
         for event in read_scores(folder) if step else ():
             if event["step"]:
-                self._best = max(self._best, event["summary"][self._select])
+                self._figures[event["step"]] = event["summary"][self._select]
         going_on = f", going on after {step} updates" if step else ""
         names = ", ".join(config.get("train", {}).get("tasks") or config["tasks"])
         self.console.print(f"training {config['name']} on {names} in {folder}{going_on}")
@@ -178,13 +182,21 @@ class Display(Listener):
         star = ""
         if split == "dev" and step == 0:
             self.first_scores = scores.primary
-        elif split == "dev" and scores.summary[self._select] > self._best:
-            self._best, star = scores.summary[self._select], "  best so far"
+        elif split == "dev":
+            own = scores.summary[self._select]
+            if own > self._best_of_stage():
+                star = "  best so far"
+            self._figures[step] = own
         when = "before training" if step == 0 else f"after {step} updates"
         overall = figure(scores.summary["overall"])
         most = max((task.num_examples for task in scores.tasks.values()), default=0)
         rows = f", {most} rows a task at most" if self._limited else ""
         self.console.print(f"{split:>5} {when}{rows}: {figures}  overall {overall}{star}")
+
+    def _best_of_stage(self) -> float:
+        """Return the highest figure since the stage began, which is what is kept."""
+        figures = (f for step, f in self._figures.items() if step > self._stage_begin)
+        return max(figures, default=-math.inf)
 
     # --- the live line ---
 

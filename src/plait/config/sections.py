@@ -433,7 +433,7 @@ class RunConfig(Section):
     graphs: bool = True
     """Whether a GPU's steps are captured once and replayed, which is faster."""
     select: Literal["sum", "overall", "mean"] = "sum"
-    """The dev figure that decides which checkpoint is best."""
+    """The dev figure that decides which checkpoint of a stage is best; the last stage's is kept."""
     save_every: int = Field(default=500, ge=1)
     """Updates between checkpoints; each evaluation makes one as well."""
     log_every: int = Field(default=20, ge=1)

@@ -57,7 +57,7 @@ class TrainState:
     stopped: list[str] = field(default_factory=list)
     """Tasks that early stopping took out of this stage."""
     best: float | None = None
-    """Best dev figure so far; what `select` names."""
+    """Best dev figure of this stage so far; what `select` names."""
     best_step: int = 0
     """Total updates at the best figure."""
     waits: dict[str, int] = field(default_factory=dict)

@@ -302,6 +302,10 @@ class _Session:
             load_checkpoint(self.folder.checkpoint, parts.model, None, self.team)
 
         inside = bool(saved and state.step)
+        if not inside:
+            # Each stage chooses anew: a model that has not been through all of them is not what
+            # the recipe asks for, and may not have learnt every task.
+            state.best, state.best_step, self.best_scores = None, 0, None
         if saved and not inside:  # between stages no head is there but the tasks'
             restore()
         train, unlabelled = data["train"], data.get("unlabelled", {})
