@@ -56,14 +56,15 @@ def line(text: str, start: str) -> str:
 
 
 def test_a_run_that_fell_apart_is_told(tmp_path):
-    """The best checkpoint's figures look like any other's."""
+    """The kept checkpoint's figures look like any other's; a stage before may have had better."""
     figures = {"sst": 0.458, "quora": 0.845, "sts": 0.873}
     for recipe, seed, end in (("a/annealed", 1, 0.70), ("a/pcgrad", 1, 0.71), ("a/pcgrad", 2, 0.4)):
         points = [
             {"step": step, "epoch": 1, "dev": figures, "overall": overall}
-            for step, overall in ((1200, 0.747), (2400, None), (3600, end))
+            for step, overall in ((800, 0.9), (1200, 0.747), (2400, None), (3600, end))
         ]
-        write_record(tmp_path, make_record(recipe, figures, seed, curves=points))
+        record = make_record(recipe, figures, seed, curves=points, best_step=1200)
+        write_record(tmp_path, record)
     text = " ".join(page(tmp_path, best=tmp_path / "none").split())
     told = "seed 2: overall fell from .747 after 1,200 updates to .400 at the end"
     assert f"Round robin, truncated + PCGrad, {told}; shown is the best checkpoint." in text

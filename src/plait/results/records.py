@@ -97,11 +97,12 @@ class Record(_Part):
 
     @property
     def fall(self) -> tuple[Point, Point] | None:
-        """The best evaluation and the last, where the run ended far below its best."""
+        """The evaluation of what was kept and the last, where the run ended far below it."""
         known = [(point.overall, point) for point in self.curves if point.overall is not None]
-        if not known:
+        kept = [pair for pair in known if pair[1].step == self.best_step]
+        if not kept:
             return None
-        (high, best), (low, last) = max(known, key=lambda pair: pair[0]), known[-1]
+        (high, best), (low, last) = kept[0], known[-1]
         return (best, last) if high - low >= FALL else None
 
     def trains(self, figure: str) -> bool:
