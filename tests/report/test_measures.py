@@ -65,7 +65,7 @@ def test_equal_answers_do_not_differ():
     ("fixed", "broken", "is_clear"), [(5, 0, False), (6, 0, True), (9, 2, False)]
 )
 def test_a_handful_of_changed_rows_is_no_clear_difference(fixed, broken, is_clear):
-    """The coin's chances, two-sided: 1/16, 1/32 and .065; draws alone would call all three clear."""
+    """A coin's chances, two-sided: 1/16, 1/32 and .065; draws alone would call all three clear."""
     labels = np.zeros(100, dtype=int)
     mine, theirs = labels.copy(), labels.copy()
     theirs[:fixed] = mine[50 : 50 + broken] = 1
