@@ -33,6 +33,8 @@ def write(folder, text):
         ('"train.lr" = {low = 1e-5}', "needs values, or low and high"),
         ('"train.lr" = {values = [1e-5], low = 1e-6}', "not both"),
         ('"train.lr" = {values = []}', "at least 1"),
+        ('"train.lr" = {values = [2024-01-01]}', "values should be numbers, words"),
+        ('"train.lr" = {values = [1e-5, nan]}', "values should be numbers, words"),
         ('"train.lr" = {lo = 1e-5, high = 1e-4}', r"lo is not a setting; .*'log|low'"),
         ('"train.lr" = {low = -1e-5, high = 1e-4}', r"\"train.lr\" = -1e-05: .*greater than 0"),
         ('"train.batch_size" = {low = 1.5, high = 8}', r"\"train.batch_size\" = 1.5: .*integer"),
