@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
+from scipy.stats import binomtest, bootstrap
 
 from plait.config import RunConfig
 from plait.errors import RunError
@@ -59,6 +59,22 @@ def test_equal_answers_do_not_differ():
     assert Difference(0.1, 0.05, 0.2).is_clear
     assert Difference(-0.1, -0.2, -0.05).is_clear
     assert not Difference(0.1).is_clear
+
+
+@pytest.mark.parametrize(
+    ("fixed", "broken", "is_clear"), [(5, 0, False), (6, 0, True), (9, 2, False)]
+)
+def test_a_handful_of_changed_rows_is_no_clear_difference(fixed, broken, is_clear):
+    """A coin's chances, two-sided: 1/16, 1/32 and .065; draws alone would call all three clear."""
+    labels = np.zeros(100, dtype=int)
+    mine, theirs = labels.copy(), labels.copy()
+    theirs[:fixed] = mine[50 : 50 + broken] = 1
+    found = paired_bootstrap(BINARY, "accuracy", labels, np.eye(2)[mine], np.eye(2)[theirs])
+    assert found.value == pytest.approx((fixed - broken) / 100)
+    assert found.is_clear == is_clear
+    assert binomtest(broken, fixed + broken).pvalue < 0.05 or not found.is_clear
+    if not is_clear:
+        assert found.low == 0
 
 
 def test_a_figure_that_never_exists_has_no_interval():

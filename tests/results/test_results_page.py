@@ -73,6 +73,28 @@ def test_a_run_that_fell_apart_is_told(tmp_path):
     assert "which is the one shown: `a/pcgrad`." in text
 
 
+def test_what_findings_rest_on_is_told_below_them(tmp_path):
+    """Seeds of other rows, runs that ended low, checkpoints that came too early."""
+    figures = {"sst": 0.25, "quora": 0.8, "sts": 0.6}
+    turns = [
+        {"step": 100, "dev": figures, "overall": 0.6, "loss": {"quora": 0.5, "sts": 0.5}},
+        {"step": 200, "dev": figures, "overall": 0.4, "loss": {"sst": 0.5}},
+    ]
+    early = make_record("d/baseline-sequential", figures, curves=turns, best_step=100)
+    write_record(tmp_path, early)
+    write_record(tmp_path, make_record("d/cos-sim-sequential", figures))
+    for seed in (1, 2):
+        write_record(tmp_path, make_record("b/pcgrad-200", figures | {"sst": 0.3 / seed}, seed))
+    text = " ".join(page(tmp_path, best=tmp_path / "none").split())
+    of_d = text[text.index("### Findings of D") : text.index("### Findings over all four")]
+    assert "the spread over seeds is that of rows of `b/...`, and the intervals" in of_d
+    assert "ended low, as noted below their table: `d/baseline-sequential`." in of_d
+    assert "all tasks were trained, as noted below their table: `d/baseline-sequential`." in of_d
+    assert "No row compared here" not in text[: text.index("### Findings of D")]
+    assert "the best checkpoint comes from before `sst` was trained." in text
+    assert "**Too early**: " in text
+
+
 def test_without_a_record_every_row_says_so(tmp_path):
     text = page(tmp_path, best=tmp_path / "none")
     assert "0 of 66 are run: 0 distinct runs of 63." in text
@@ -178,7 +200,7 @@ def test_tables_are_even(whole):
 
 def test_an_ensemble_tells_of_its_members(whole):
     told = " ".join(whole.split())
-    assert "from 5 members of .780, .780, .780, .780, .780." in told
+    assert "from 5 members of .780, .780, .780, .780, .780 (mean .780)." in told
 
 
 def test_a_row_with_settings_of_its_own_says_so(tmp_path):

@@ -73,20 +73,51 @@ def test_the_pooled_spread_is_that_of_an_analysis_of_variance():
     within = sum(((np.array(row) - np.mean(row)) ** 2).sum() for row in rows)
     spread = pool_spread(rows)
     assert spread is not None
-    assert spread.freedom == 6
     assert spread.deviation == pytest.approx(math.sqrt(within / 6))
     assert pool_spread([[0.5], [0.6]]) is None
 
 
+def test_rows_that_vary_alike_keep_their_degrees_of_freedom():
+    """The others lose some: by hand, (3 + 1)^2 / (3^2 + 1^2), and all but that of the wildest."""
+    alike = pool_spread([[0.5, 0.52, 0.54], [0.8, 0.82, 0.84], [0.1]])
+    assert alike is not None
+    assert alike.freedom == pytest.approx(4)
+    uneven = pool_spread([[0.0, math.sqrt(6)], [0.0, math.sqrt(2)]])  # variances of 3 and 1
+    assert uneven is not None
+    assert uneven.freedom == pytest.approx(1.6)
+    one_wild = pool_spread([[0.3, 0.7], *([0.5, 0.5001] for _ in range(11))])
+    assert one_wild is not None
+    assert one_wild.freedom == pytest.approx(1, abs=0.01)
+    still = pool_spread([[0.5, 0.5], [0.6, 0.6]])
+    assert still == Spread(0.0, 2)
+
+
+@pytest.mark.parametrize("others", [1.0, 0.3, 0.05])
+def test_a_pooled_interval_covers_also_where_rows_vary_unlike(others):
+    """Two wild rows of twelve: by the number of seeds alone, 85% of the intervals would."""
+    generator = np.random.default_rng(0)
+    deviations = np.array([1.0] * 2 + [others] * 10)
+    rows = generator.normal(size=(2000, 12, 2)) * deviations[:, None]
+    truth = generator.normal(size=2000) * math.sqrt(2 * (deviations**2).mean())
+    inside = 0
+    for drawn, difference in zip(rows, truth, strict=True):
+        spread = pool_spread(drawn.tolist())
+        assert spread is not None
+        low, high = compare_pooled([[difference]], [[0.0]], spread, 0.0).interval
+        inside += low <= 0 <= high
+    assert inside / 2000 > 0.945
+
+
 def test_without_sampling_error_the_pooled_test_is_the_two_sample_one():
-    ours, theirs = [0.52, 0.55, 0.53], [0.50, 0.51]
+    """Of sides that vary alike; else it is the more careful one."""
+    ours, theirs = [0.52, 0.55, 0.53], [0.51, 0.50, 0.48]
     spread = pool_spread([ours, theirs])
     assert spread is not None
     found = compare_pooled([ours], [theirs], spread, 0.0)
     expected = stats.ttest_ind(ours, theirs)
     assert found.p_value() == pytest.approx(expected.pvalue)
     assert found.interval == pytest.approx(tuple(expected.confidence_interval(0.95)))
-    assert (found.num_seeds, found.is_paired) == (2, False)
+    assert (found.num_seeds, found.is_paired) == (3, False)
 
 
 def test_the_pooled_test_adds_the_dev_sets_error():

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from plait.config import read_recipe
+from plait.config import SearchConfig, read_recipe
 from plait.errors import PlaitError
 from plait.search import Search, find_runs
-from plait.search.space import find_distributions, read_settings, read_space, show, write_override
+from plait.search.space import (
+    find_distributions,
+    read_settings,
+    read_space,
+    show,
+    spell_teachers,
+    write_override,
+)
 
 
 def write(folder, text):
@@ -26,6 +33,8 @@ def write(folder, text):
         ('"train.lr" = {low = 1e-5}', "needs values, or low and high"),
         ('"train.lr" = {values = [1e-5], low = 1e-6}', "not both"),
         ('"train.lr" = {values = []}', "at least 1"),
+        ('"train.lr" = {values = [2024-01-01]}', "values should be numbers, words"),
+        ('"train.lr" = {values = [1e-5, nan]}', "values should be numbers, words"),
         ('"train.lr" = {lo = 1e-5, high = 1e-4}', r"lo is not a setting; .*'log|low'"),
         ('"train.lr" = {low = -1e-5, high = 1e-4}', r"\"train.lr\" = -1e-05: .*greater than 0"),
         ('"train.batch_size" = {low = 1.5, high = 8}', r"\"train.batch_size\" = 1.5: .*integer"),
@@ -49,6 +58,31 @@ def test_a_bad_space_is_refused_before_any_trial(tiny_recipe, tmp_path, text, wo
     with pytest.raises(PlaitError, match=words):
         search.read_config()
     assert not search.out.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "spelt"),
+    [
+        ("runs/a", "runs/a"),
+        ("./runs/a/", "runs/a"),
+        ("{}/b/../runs/a", "runs/a"),
+        ("/elsewhere/a", "/elsewhere/a"),
+        ("", ""),
+    ],
+)
+def test_a_teacher_is_spelled_one_way(tmp_path, monkeypatch, given, spelt):
+    monkeypatch.chdir(tmp_path)
+    place = given.format(tmp_path)
+    kinds = ({"name": "distill", "teacher": place}, "finetune")
+    space = {
+        "train.kind": {"values": kinds},
+        "stage.last.kind.teacher": {"values": [place, spelt]},
+        "train.lr": {"low": 0.1, "high": 0.2},
+    }
+    found = spell_teachers(SearchConfig.model_validate({"space": space})).space
+    assert found["train.kind"].values == ({"name": "distill", "teacher": spelt}, "finetune")
+    assert found["stage.last.kind.teacher"].values == (spelt,)
+    assert found["train.lr"].low == 0.1
 
 
 def test_a_space_file_holds_nothing_else(tmp_path):

@@ -167,6 +167,27 @@ def test_the_teacher_may_be_spelled_otherwise(search, tiny_run, tmp_path, monkey
     assert [trial.state for trial in run_search(wanted, resume=True)] == ["done", "done"]
 
 
+def test_a_teacher_among_the_values_may_be_spelled_otherwise(
+    search, tiny_run, tmp_path, monkeypatch
+):
+    for name in ("one", "two"):
+        shutil.copytree(tiny_run, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+
+    def taught_by(*teachers, num_trials=1):
+        kinds = ", ".join(f"{{name = 'distill', teacher = '{teacher}'}}" for teacher in teachers)
+        space = f'"train.kind" = {{values = [{kinds}]}}'
+        return search(space, num_trials=num_trials, overrides=["train.max_steps=1"])
+
+    run_search(taught_by("one", "two/", "./one"))
+    wanted = taught_by(f"{tmp_path}/one", "./two", num_trials=4)
+    trials = run_search(wanted, resume=True)
+    assert {trial.settings["train.kind"]["teacher"] for trial in trials} <= {"one", "two"}
+    assert len(trials) == 4
+    with pytest.raises(RunError, match="another recipe or space"):
+        run_search(taught_by("two", "one"), resume=True)
+
+
 def test_a_study_that_cannot_be_written_is_told_in_a_sentence(search):
     wanted = search(TWO, num_trials=1)
     run_search(wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -346,6 +347,10 @@ class RangeConfig(Section):
         if self.values is not None:
             if low is not None or high is not None or self.log or self.step is not None:
                 raise ValueError("give values, or low and high, not both")
+            try:
+                json.dumps(self.values, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise ValueError("values should be numbers, words, lists or tables") from error
             return self
         if low is None or high is None:
             raise ValueError("needs values, or low and high")

@@ -10,7 +10,8 @@ import numpy as np
 
 from plait.config import list_settings
 from plait.evaluate import score_task
-from plait.intervals import DRAWS, draw_figures, take_middle
+from plait.intervals import DRAWS, LEVEL, draw_figures, mcnemar, take_middle
+from plait.mistakes import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +63,8 @@ def paired_bootstrap(
     """Draw the same rows for both again and again, and see where the difference falls.
 
     What other dev sets like this one might have said; it knows nothing of other seeds. Draws in
-    which a figure does not exist are left out.
+    which a figure does not exist are left out. Of a handful of rows that only one of the two gets
+    right, draws are too sure: the interval leaves 0 out only where McNemar's exact test agrees.
     """
 
     def subtract(rows: Ints) -> dict[str, float]:
@@ -78,6 +80,11 @@ def paired_bootstrap(
     generator = np.random.default_rng(0)
     drawn = draw_figures(subtract, count, generator, draws=draws, progress=progress)
     interval = take_middle(drawn[metric])
+    one, other = (judge(spec, labels, answers) for answers in (mine, theirs))
+    if one.figure == metric and one.right is not None and other.right is not None:
+        fixed, broken = int((one.right > other.right).sum()), int((one.right < other.right).sum())
+        if mcnemar(fixed, broken) >= 1 - LEVEL:
+            return Difference(whole, min(interval.low, 0.0), max(interval.high, 0.0))
     return Difference(whole, interval.low, interval.high)
 
 

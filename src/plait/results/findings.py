@@ -47,7 +47,7 @@ class Finding(BaseModel):
     better: tuple[str, ...] = Field(min_length=1)
     worse: tuple[str, ...] = Field(min_length=1)
     figure: str
-    claim: Literal["gain", "no gain"] = "gain"
+    claim: Literal["gain", "no gain", "best"] = "gain"
 
     @property
     def published(self) -> float | None:
@@ -56,7 +56,8 @@ class Finding(BaseModel):
         known = [[value for value in side if value is not None] for side in sides]
         if known != sides:
             return None
-        return fmean(known[0]) - fmean(known[1])
+        others = max(known[1]) if self.claim == "best" else fmean(known[1])
+        return fmean(known[0]) - others
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +93,25 @@ def judge_all(findings: Sequence[Finding], records: Records) -> list[Judgement]:
 
 
 def _judge(finding: Finding, records: Records) -> Judgement:
-    found = compare(
-        [(recipe, None) for recipe in finding.better],
-        [(recipe, None) for recipe in finding.worse],
-        finding.figure,
-        records,
-    )
+    better, worse = ([(recipe, None) for recipe in s] for s in (finding.better, finding.worse))
+    found = compare(better, worse, finding.figure, records)
+    num_tries = 1
+    if finding.claim == "best" and not isinstance(found, str):
+        # What beats each of the others beats the one that it beats least surely; that this one
+        # is ahead counts for less, since it is the one of several that came out so.
+        each = (compare(better, [row], finding.figure, records) for row in worse)
+        pairs = [pair for pair in each if not isinstance(pair, str)]
+        found = min(pairs, key=lambda pair: pair.interval[0])
+        num_tries = len(worse) if found.value < 0 else 1
     if isinstance(found, str):
         return Judgement(finding, "not tested", None, None, None, found)
     low, high = found.interval
     verdict: Verdict = "within the noise"
-    if finding.claim == "gain":
-        p_value = found.p_value()
+    if finding.claim != "no gain":
+        p_value = min(1.0, num_tries * found.p_value())
         if low > 0:
             verdict = "holds"
-        elif high < 0:
+        elif high < 0 and p_value < 1 - LEVEL:
             verdict = "does not"
     else:
         p_value = found.p_value(MARGIN)
@@ -143,6 +148,9 @@ def compare(
     empty = [_name(key) for key in rows if not found[key]]
     if empty:
         return f"no `{figure}` of {', '.join(empty)}"
+    late = [_name(k) for k in rows if any(figure in record.later for record in records.row(*k))]
+    if late:
+        return f"`{figure}` not trained yet at the best checkpoint of {', '.join(late)}"
     shared = set.intersection(*(set(by_seed) for by_seed in found.values()))
     if len(shared) >= FEWEST_SEEDS:
         return compare_paired(
@@ -189,7 +197,7 @@ def count_verdicts(judgements: Sequence[Judgement]) -> dict[Verdict, int]:
     return {kind: sum(j.verdict == kind for j in judgements) for kind in kinds}
 
 
-def holds_corrected(judgement: Judgement) -> bool:
-    """Say whether a finding still holds with the number of tests in mind."""
+def stays_corrected(judgement: Judgement) -> bool:
+    """Say whether a verdict is still told from chance with the number of tests in mind."""
     p = judgement.corrected
-    return judgement.verdict == "holds" and p is not None and p < 1 - LEVEL
+    return judgement.verdict in ("holds", "does not") and p is not None and p < 1 - LEVEL

@@ -56,7 +56,7 @@ class Spread:
     """How much a figure varies from seed to seed: a standard deviation."""
 
     deviation: float
-    freedom: int
+    freedom: float
 
 
 def compare_paired(differences: Sequence[float]) -> Difference:
@@ -91,13 +91,19 @@ def _share(rows: Sequence[Sequence[float]]) -> float:
 
 
 def pool_spread(rows: Iterable[Sequence[float]]) -> Spread | None:
-    """Return the spread over seeds within rows; none where no row has two seeds."""
-    several = [row for row in rows if len(row) > 1]
-    freedom = sum(len(row) - 1 for row in several)
-    if not freedom:
+    """Return the spread over seeds within rows; none where no row has two seeds.
+
+    Rows differ in how much they vary, and a few of them may make up most of the spread. So its
+    degrees of freedom are Satterthwaite's: as many as the seeds give where all rows vary alike,
+    and fewer the less they do.
+    """
+    several = [(len(row) - 1, variance(row)) for row in rows if len(row) > 1]
+    if not several:
         return None
-    squares = sum((len(row) - 1) * variance(row) for row in several)
-    return Spread(math.sqrt(squares / freedom), freedom)
+    freedom = sum(own for own, _ in several)
+    squares = sum(own * spread for own, spread in several)
+    fourth = sum(own * spread**2 for own, spread in several)
+    return Spread(math.sqrt(squares / freedom), squares**2 / fourth if fourth else freedom)
 
 
 # --- the dev rows' own error -------------------------------------------------------------

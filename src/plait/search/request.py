@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plait.config import RunConfig, SearchConfig, read_recipe
 from plait.engines import Engine
 from plait.errors import RecipeError, UsageError
-from plait.search.space import check_space, read_space, write_override
+from plait.search.space import check_space, read_space, spell_teachers, write_override
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,7 @@ class Search:
         config = read_recipe(self.recipe, self.overrides, None, self.profile)
         if self.space is not None:
             config = config.model_copy(update={"search": read_space(self.space)})
+        config = config.model_copy(update={"search": spell_teachers(config.search)})
         check_space(config, self.recipe, self.overrides, self.profile)
         if self.folds is None and not any(task.dev for task in config.tasks.values()):
             raise RecipeError(

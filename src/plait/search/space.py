@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.config import RunConfig, SearchConfig, read_recipe
@@ -13,7 +14,6 @@ from plait.training.build import build_tasks, check_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from plait.config import RangeConfig
 
@@ -46,6 +46,27 @@ def _as_table(value: Any, path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RecipeError(f"{path}: search should be a table")
     return value
+
+
+def spell_teachers(search: SearchConfig) -> SearchConfig:
+    """Spell every teacher among a space's values one way, so that one folder is one value."""
+    space = {}
+    for key, choices in search.space.items():
+        values = [_spell(key.rpartition(".")[2], value) for value in choices.values or ()]
+        once = {json.dumps(value): value for value in values}
+        told = {"values": tuple(once.values())} if values else {}
+        space[key] = choices.model_copy(update=told)
+    return search.model_copy(update={"space": space})
+
+
+def _spell(key: str, value: Any) -> Any:
+    """Spell a teacher from here where it lies below, else whole; look into tables."""
+    if isinstance(value, dict):
+        return {inner: _spell(inner, below) for inner, below in value.items()}
+    if key != "teacher" or not isinstance(value, str) or not value:
+        return value
+    path, here = Path(value).resolve(), Path.cwd().resolve()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
 
 
 def check_space(

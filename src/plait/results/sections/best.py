@@ -17,6 +17,11 @@ def show_best(results: Results) -> list[str]:
     if not (results.best or results.log):
         return []
     lines = ["## Best models", ""] if results.best else []
+    if results.best:
+        lines += paragraph(
+            "The interval is over draws of dev rows, not over seeds. The highest row, here and in "
+            "print, is that of each figure by itself: the highest of many on dev is flattered."
+        )
     for model in results.best:
         lines += paragraph(f"**{model.name}**: {model.about}")
         lines += _best_table(model, results)

@@ -11,6 +11,7 @@ from plait.results.markdown import (
     between,
     count,
     figure,
+    items,
     paragraph,
     picture,
     probability,
@@ -20,6 +21,8 @@ from plait.results.markdown import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from plait.results.findings import Judgement
     from plait.results.gathering import Results
     from plait.results.records import Records
@@ -33,12 +36,16 @@ def show_findings(results: Results, pictures: str | None) -> list[str]:
         "A finding compares two rows, or the means of two groups of rows, by one figure. Where all "
         "of them share three seeds or more, the differences seed by seed give an interval of 95% "
         "by Student's paired test; with fewer, the error is the spread over seeds pooled from all "
-        "rows that have several and train what the figure is of, plus the dev set's own sampling "
-        "error (binomial for accuracy, Fisher's for correlation), and the line says how few "
+        "rows that have several and train what the figure is of (with Satterthwaite's degrees of "
+        "freedom, as some vary far more than others), plus the dev set's own sampling "
+        "error (binomial for accuracy, Fisher's for correlation), counted as if each side had dev "
+        "rows of its own, which makes the interval rather too wide; and the line says how few "
         "seeds. A finding **holds** where the whole interval is above 0, **does not** where it is "
         "below, and is **within the noise** "
         f"otherwise; one that says nothing is gained holds where the interval ends below "
-        f"+{figure(MARGIN)}, and does not where it begins above 0."
+        f"+{figure(MARGIN)}, and does not where it begins above 0. A row that is said to be best "
+        "has to beat each of the others, and is shown against the one it beats least surely. Which "
+        "run is a report's best, its print says: to pick the highest here would flatter it."
     )
     num_tested = sum(j.p_value is not None for j in results.judgements)
     lines += paragraph(
@@ -72,7 +79,27 @@ def show_findings(results: Results, pictures: str | None) -> list[str]:
             map(_finding_cells, judged),
             num_words=3,
         )
+        lines += items(_cautions(judged, results.records))
     return lines
+
+
+def _cautions(judged: Sequence[Judgement], records: Records) -> Iterator[str]:
+    """Yield what to have in mind with a report's findings, of those that were tested."""
+    tested = [j for j in judged if j.difference is not None]
+    rows = dict.fromkeys(r for j in tested for r in (*j.finding.better, *j.finding.worse))
+    several = {recipe for recipe in records.recipes if len(records.row(recipe)) > 1}
+    if rows and not several & rows.keys():
+        folders = sorted({f"`{recipe.partition('/')[0]}/...`" for recipe in several})
+        yield (
+            f"No row compared here has a second seed: the spread over seeds is that of rows of "
+            f"{', '.join(folders)}, and the intervals are too narrow if the rows here vary more."
+        )
+    for said, is_so in (
+        ("ended low", lambda record: record.fall),
+        ("come from before all tasks were trained", lambda record: record.later),
+    ):
+        if named := [f"`{row}`" for row in rows if any(map(is_so, records.row(row)))]:
+            yield f"Rows compared here that {said}, as noted below their table: {', '.join(named)}."
 
 
 def _dev_error(records: Records) -> str:

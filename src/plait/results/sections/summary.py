@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plait.results.findings import count_verdicts, holds_corrected
+from plait.results.findings import count_verdicts, stays_corrected
 from plait.results.markdown import count, figure, items, paragraph
 from plait.results.records import FALL
 from plait.results.tables import read_outline
@@ -36,11 +36,11 @@ def show_summary(results: Results) -> list[str]:
         f"{count(len(done), 'distinct run')} of {len(runs)}{between}."
     ]
     counts = count_verdicts(results.judgements)
-    corrected = sum(map(holds_corrected, results.judgements))
+    stay = count_verdicts([j for j in results.judgements if stays_corrected(j)])
     told.append(
         f"**Findings**: of {len(results.judgements)}, {_verb(counts['holds'], 'hold')} here "
-        f"({corrected} also with the number of tests in mind), "
-        f"{_verb(counts['does not'], 'do')} not, "
+        f"({stay['holds']} also with the number of tests in mind), "
+        f"{_verb(counts['does not'], 'do')} not ({stay['does not']} with that in mind), "
         f"{_verb(counts['within the noise'], 'are')} within the noise; "
         f"{counts['not tested']} could not be tested yet."
     )
@@ -50,6 +50,11 @@ def show_summary(results: Results) -> list[str]:
             f"**Ended low**: {count(len(fallen), 'run')} fell apart, or forgot one task over "
             f"another, and ended with an overall {figure(FALL, 1)} or more below the run's own "
             f"best checkpoint, which is the one shown: {rows_fallen}."
+        )
+    if early := sorted({f"`{record.recipe}`" for record in results.records if record.later}):
+        told.append(
+            "**Too early**: the best checkpoint comes from before all tasks were trained, so that "
+            f"a figure is of a head as it was made: {', '.join(early)}."
         )
     if results.best:
         models = ", ".join(

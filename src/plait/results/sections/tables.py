@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from plait.results.markdown import figure, items, over_seeds, paragraph, picture, table
@@ -87,10 +88,22 @@ def _notes(printed: Table, records: Records) -> Iterator[str]:
                     f"{figure(best.overall)} after {best.step:,} updates to "
                     f"{figure(last.overall)} at the end; shown is the best checkpoint."
                 )
+            if record.later:
+                yield (
+                    f"{row.published.row}, seed {record.seed}: the best checkpoint comes from "
+                    f"before {' and '.join(f'`{task}`' for task in record.later)} "
+                    f"{'was' if len(record.later) == 1 else 'were'} trained."
+                )
             if record.members:
                 alone = [m.summary["overall"] for m in record.members.values()]
                 yield (
                     f"{row.published.row}, seed {record.seed}: overall "
                     f"{figure(record.dev.figure('overall'))} from {len(alone)} members of "
-                    f"{', '.join(map(figure, alone))}."
+                    f"{', '.join(map(figure, alone))}{_mean(alone)}."
                 )
+
+
+def _mean(figures: Sequence[float | None]) -> str:
+    """Write the mean of what members have; the highest of them was picked by dev, and flatters."""
+    known = [value for value in figures if value is not None]
+    return f" (mean {figure(fmean(known))})" if known else ""
