@@ -305,36 +305,5 @@ def test_heads_that_nobody_trained_do_not_widen_other_rows():
     assert first.error == pytest.approx(second.error)
 
 
-def in_turn(recipe: str, best_step: int, sst: float = 0.25) -> Record:
-    """Make a record of a run that trains one task after the other."""
-    turns = {100: ["quora"], 200: ["quora"], 300: ["sts"], 400: ["sst"]}
-    figures = {"sst": sst, "quora": 0.8, "sts": 0.6}
-    points = [
-        {"step": step, "dev": figures, "overall": 0.6, "loss": dict.fromkeys(tasks, 0.5)}
-        for step, tasks in turns.items()
-    ]
-    more = {"best_step": best_step, "curves": points}
-    return Record.model_validate(make_record(recipe, figures, **more))
-
-
-@pytest.mark.parametrize(("best_step", "later"), [(200, ["sst", "sts"]), (300, ["sst"]), (400, [])])
-def test_tasks_whose_turn_comes_after_the_checkpoint(best_step, later):
-    record = in_turn("d/concat-sequential", best_step)
-    assert record.later == later
-    assert [task for task in record.dev.tasks if not record.trains(task)] == later
-    assert record.trains("overall") == (not later)
-
-
-def test_curves_without_losses_do_not_tell_who_came_first():
-    record = Record.model_validate(make_record("a/pcgrad", {"sst": 0.5}))
-    assert (record.later, record.trains("sst")) == ([], True)
-
-
-def test_a_head_that_was_not_trained_yet_tells_nothing_of_its_task():
-    rows = [in_turn("a/pcgrad", 300), in_turn("a/baseline", 400, 0.5)]
-    reason = "`sst` not trained yet at the best checkpoint of `a/pcgrad`"
-    assert judge_all([finding()], Records(rows))[0].reason == reason
-
-
 WILD = ((0.63, 1), (0.52, 2))
 """Figures of a head as it was made, by seed."""

@@ -74,14 +74,14 @@ def test_a_run_that_fell_apart_is_told(tmp_path):
 
 
 def test_what_findings_rest_on_is_told_below_them(tmp_path):
-    """Seeds of other rows, runs that ended low, checkpoints that came too early."""
+    """Seeds of other rows, runs that ended low."""
     figures = {"sst": 0.25, "quora": 0.8, "sts": 0.6}
     turns = [
-        {"step": 100, "dev": figures, "overall": 0.6, "loss": {"quora": 0.5, "sts": 0.5}},
-        {"step": 200, "dev": figures, "overall": 0.4, "loss": {"sst": 0.5}},
+        {"step": 100, "dev": figures, "overall": 0.6},
+        {"step": 200, "dev": figures, "overall": 0.4},
     ]
-    early = make_record("d/baseline-sequential", figures, curves=turns, best_step=100)
-    write_record(tmp_path, early)
+    low = make_record("d/baseline-sequential", figures, curves=turns, best_step=100)
+    write_record(tmp_path, low)
     write_record(tmp_path, make_record("d/cos-sim-sequential", figures))
     for seed in (1, 2):
         write_record(tmp_path, make_record("b/pcgrad-200", figures | {"sst": 0.3 / seed}, seed))
@@ -89,10 +89,7 @@ def test_what_findings_rest_on_is_told_below_them(tmp_path):
     of_d = text[text.index("### Findings of D") : text.index("### Findings over all four")]
     assert "the spread over seeds is that of rows of `b/...`, and the intervals" in of_d
     assert "ended low, as noted below their table: `d/baseline-sequential`." in of_d
-    assert "all tasks were trained, as noted below their table: `d/baseline-sequential`." in of_d
     assert "No row compared here" not in text[: text.index("### Findings of D")]
-    assert "the best checkpoint comes from before `sst` was trained." in text
-    assert "**Too early**: " in text
 
 
 def test_without_a_record_every_row_says_so(tmp_path):

@@ -148,9 +148,6 @@ def compare(
     empty = [_name(key) for key in rows if not found[key]]
     if empty:
         return f"no `{figure}` of {', '.join(empty)}"
-    late = [_name(k) for k in rows if any(figure in record.later for record in records.row(*k))]
-    if late:
-        return f"`{figure}` not trained yet at the best checkpoint of {', '.join(late)}"
     shared = set.intersection(*(set(by_seed) for by_seed in found.values()))
     if len(shared) >= FEWEST_SEEDS:
         return compare_paired(

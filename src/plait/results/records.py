@@ -68,8 +68,6 @@ class Point(_Part):
 
     step: int
     overall: float | None = None
-    loss: dict[str, float | None] = {}
-    """Of the tasks trained since the evaluation before."""
 
 
 class Record(_Part):
@@ -107,24 +105,11 @@ class Record(_Part):
         (high, best), (low, last) = kept[0], known[-1]
         return (best, last) if high - low >= FALL else None
 
-    @property
-    def later(self) -> list[str]:
-        """Tasks whose training began only after the checkpoint that is shown."""
-        best = self.best_step
-        if best is None:
-            return []
-        begun = {task for point in self.curves if point.step <= best for task in point.loss}
-        ever = {task for point in self.curves for task in point.loss}
-        return [task for task in self.dev.tasks if task in ever - begun]
-
     def trains(self, figure: str) -> bool:
         """Say whether a figure is of trained heads alone: of a task, or of all for a summary.
 
         An ensemble's members and records that do not tell their settings count as trained.
         """
-        wanted = set(self.dev.tasks if figure in SUMMARIES else [figure])
-        if wanted & set(self.later):
-            return False
         stages, train = self.settings.get("stages", ()), self.settings.get("train", {})
         if not stages:
             return True
@@ -132,7 +117,8 @@ class Record(_Part):
         taken = [own.get(name, {}).get("tasks") or train.get("tasks") for name in stages]
         if not all(taken):  # one of them takes all
             return True
-        return wanted <= {task for tasks in taken for task in tasks}
+        trained = {task for tasks in taken for task in tasks}
+        return set(self.dev.tasks if figure in SUMMARIES else [figure]) <= trained
 
     def adds_rows(self, task: str) -> bool:
         """Say whether a task was trained on more files than one."""
@@ -243,7 +229,7 @@ class Records:
         return [
             list(self.figures(recipe, name).values())
             for recipe in self.recipes
-            if (untrained or all(record.trains(name) for record in self.row(recipe)))
+            if (untrained or self.row(recipe)[0].trains(name))
             and (name not in SUMMARIES or len(self.row(recipe)[0].dev.tasks) > 1)
         ]
 

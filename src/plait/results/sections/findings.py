@@ -94,12 +94,8 @@ def _cautions(judged: Sequence[Judgement], records: Records) -> Iterator[str]:
             f"No row compared here has a second seed: the spread over seeds is that of rows of "
             f"{', '.join(folders)}, and the intervals are too narrow if the rows here vary more."
         )
-    for said, is_so in (
-        ("ended low", lambda record: record.fall),
-        ("come from before all tasks were trained", lambda record: record.later),
-    ):
-        if named := [f"`{row}`" for row in rows if any(map(is_so, records.row(row)))]:
-            yield f"Rows compared here that {said}, as noted below their table: {', '.join(named)}."
+    if low := [f"`{row}`" for row in rows if any(record.fall for record in records.row(row))]:
+        yield f"Rows compared here that ended low, as noted below their table: {', '.join(low)}."
 
 
 def _dev_error(records: Records) -> str:

@@ -51,11 +51,6 @@ def show_summary(results: Results) -> list[str]:
             f"another, and ended with an overall {figure(FALL, 1)} or more below the run's own "
             f"best checkpoint, which is the one shown: {rows_fallen}."
         )
-    if early := sorted({f"`{record.recipe}`" for record in results.records if record.later}):
-        told.append(
-            "**Too early**: the best checkpoint comes from before all tasks were trained, so that "
-            f"a figure is of a head as it was made: {', '.join(early)}."
-        )
     if results.best:
         models = ", ".join(
             f"{model.name} {figure(model.dev.figure('overall'))}" for model in results.best

@@ -88,12 +88,6 @@ def _notes(printed: Table, records: Records) -> Iterator[str]:
                     f"{figure(best.overall)} after {best.step:,} updates to "
                     f"{figure(last.overall)} at the end; shown is the best checkpoint."
                 )
-            if record.later:
-                yield (
-                    f"{row.published.row}, seed {record.seed}: the best checkpoint comes from "
-                    f"before {' and '.join(f'`{task}`' for task in record.later)} "
-                    f"{'was' if len(record.later) == 1 else 'were'} trained."
-                )
             if record.members:
                 alone = [m.summary["overall"] for m in record.members.values()]
                 yield (
