@@ -32,17 +32,19 @@ def list_parts(
     from plait.registry import FAMILIES, load_plugin
 
     console = make_console()
-    load_families()
-    for path in plugin or ():
-        load_plugin(path)
-    plurals = {_plural(name): name for name in FAMILIES}
-    known = ["recipes", *plurals]
-    if family is not None and family not in known:
-        raise UsageError(f"there is no list of {family!r}{suggest(family, known)}")
     if family in (None, "recipes"):
         console.print("recipes (whole runs, for `plait train`)", style="bold")
         for line, style in _describe_recipes(list_recipes()):
             console.print(line, style=style)
+    if family == "recipes":  # which need no torch to be listed
+        return
+    load_families()
+    for path in plugin or ():
+        load_plugin(path)
+    plurals = {_plural(name): name for name in FAMILIES}
+    if family is not None and family not in plurals:
+        known = ["recipes", *plurals]
+        raise UsageError(f"there is no list of {family!r}{suggest(family, known)}")
     for plural, name in plurals.items():
         if family not in (None, plural):
             continue
