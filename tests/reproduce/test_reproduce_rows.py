@@ -26,7 +26,11 @@ def test_a_system_a_table_a_row():
     assert names("a/2") == ["a/annealed", "a/proportional", "a/square-root"]
     assert names("a/2/annealed") == names("A/annealed") == ["a/annealed"]
     assert set(names("a/2")) < set(names("a"))
-    assert names("d/lambda-sst", "a/annealed") == ["a/annealed", "d/lambda-sst"]
+
+
+def test_what_is_named_first_is_run_first():
+    assert names("d/lambda-sst", "a/annealed") == ["d/lambda-sst", "a/annealed"]
+    assert names("a/square-root", "a/2") == ["a/square-root", "a/annealed", "a/proportional"]
 
 
 def test_what_all_four_have_goes_by_the_name_of_its_recipes():

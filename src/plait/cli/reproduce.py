@@ -31,7 +31,8 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="[ROW]...",
-            help="Systems (a), tables (a/2) or rows (a/annealed); everything if left out.",
+            help="Systems (a), tables (a/2) or rows (a/annealed), run in this order; everything if "
+            "left out.",
         ),
     ] = None,
     profile: Annotated[

@@ -25,11 +25,11 @@ class Row:
 
 
 def find_rows(words: Iterable[str] = ()) -> list[Row]:
-    """Return the rows that words name, in the reports' order; all of them without a word.
+    """Return the rows that words name, word by word; all of them without a word.
 
     A word is a system (`a`, or `minbert` for what all four have), a table of one (`a/2`), or a
     row: its recipe's name (`a/annealed`), with the table between if one likes (`a/2/annealed`).
-    An alias means the run that it repeats.
+    An alias means the run that it repeats. What one word names is in the report's order.
     """
     known = _published()
     rows = {
@@ -42,17 +42,18 @@ def find_rows(words: Iterable[str] = ()) -> list[Row]:
         for name, published in known.items()
         if not published.get("alias")
     }
-    wanted: set[str] = set()
+    wanted: dict[str, Row] = {}
     for word in words:
-        found = {name for name, published in known.items() if _means(word, name, published)}
+        found = [name for name, published in known.items() if _means(word, name, published)]
         if not found:
             names = {_folder(name) for name in known} | known.keys()
             raise UsageError(
                 f"no published row is called {word!r}{suggest(word.lower(), names)} (a system such "
                 "as a, a table such as a/2, or a recipe: see `plait list recipes`)"
             )
-        wanted |= {known[name].get("alias") or name for name in found}
-    return [row for name, row in rows.items() if name in wanted or not wanted]
+        runs = (known[name].get("alias") or name for name in found)
+        wanted |= {name: rows[name] for name in runs if name not in wanted}
+    return list((wanted or rows).values())
 
 
 def _published() -> dict[str, dict[str, Any]]:
