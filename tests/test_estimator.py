@@ -236,7 +236,7 @@ def test_a_missing_class_is_no_class(make, y):
 def test_answers_that_are_of_no_use(make):
     with pytest.raises(UsageError, match="words and numbers among its classes"):
         make().fit(["one", "two"], np.array(["good", 1], dtype=object))
-    with pytest.raises(UsageError, match="y is for scores, and has .*'good'"):
+    with pytest.raises(UsageError, match=r"y is for scores, and has .*'good'"):
         make(TextRegressor).fit(["one", "two"], ["good", "bad"])
 
 

@@ -187,7 +187,9 @@ class TextClassifier(TextEstimator):
         try:
             classes, numbers = np.unique(_one_each(y), return_inverse=True)
         except TypeError as error:  # they have no order
-            raise UsageError("y has words and numbers among its classes; make them alike") from error
+            raise UsageError(
+                "y has words and numbers among its classes; make them alike"
+            ) from error
         if len(classes) < 2:
             raise UsageError(f"a classifier needs two classes or more, and y has {len(classes)}")
         # Words of our own in the file: theirs may be numbers, or differ in case alone.

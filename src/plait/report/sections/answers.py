@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plait.evaluate import name_classes
 from plait.mistakes import judge
 from plait.report import plots
 from plait.report.markup import (
@@ -192,11 +193,9 @@ def _draw_classes(
     if task in subject.answers:
         tables.append(_misses(subject.answers[task]))
     if len(labels) <= MOST_CLASSES:
-        head = ["true", *(f"as {i}" for i in range(len(labels)))]
-        rows = [
-            [f"{i} {label}", *map(str, row)]
-            for i, (label, row) in enumerate(zip(labels, scores.confusion, strict=True))
-        ]
+        names, short = name_classes(labels)
+        head = ["true", *(f"as {name}" for name in short)]
+        rows = [[name, *map(str, row)] for name, row in zip(names, scores.confusion, strict=True)]
         tables.append(
             details(
                 "Table: who was taken for whom",
