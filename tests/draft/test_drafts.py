@@ -147,6 +147,14 @@ def test_a_column_of_splits_under_another_name(tmp_path):
             assert draft.tasks[0].guesses["label"].value == "vehicle"
 
 
+def test_sentences_that_come_again_are_no_likelier_a_label_than_numbers_with_a_gap(tmp_path):
+    header = ["english", "deutsch", "nähe"]
+    told = ["Ein Mann spielt Gitarre.", "Ein Kind malt ein Bild.", "Der Hund läuft weg."]
+    rows = [[s, told[i % 3], f"{i % 7 / 2}" if i else ""] for i, s in enumerate(SENTENCES)]
+    with draft_recipe([write(tmp_path / "a.csv", [header, *rows])]) as draft:
+        assert draft.tasks[0].guesses["label"].value == "nähe"
+
+
 def test_names_of_columns_in_other_alphabets(tmp_path):
     rows = [[s, MOODS[i % 3]] for i, s in enumerate(SENTENCES)]
     config = recipe_of([write(tmp_path / "a.csv", [["текст", "метка"], *rows])], tmp_path / "mine")
