@@ -53,7 +53,7 @@ def train_each_alone(
     results = {}
     for task, alone in planned.items():
         folder = out / task
-        with resumable(folder, command), Display() as display:
+        with resumable(folder, command, len(results)), Display() as display:
             before = f", after {alone.pretraining:,} of pre-training" * (alone.pretraining > 0)
             if train_several is None:
                 display.note(

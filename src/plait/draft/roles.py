@@ -192,9 +192,8 @@ def _rank_labels(columns: Mapping[str, Column]) -> list[str]:
         score = 100.0 * bool(words & FIRM_LABEL_WORDS) + 60.0 * bool(words & LABEL_WORDS)
         score += 10.0 * few - 50.0 * bool(words & META_WORDS)
         score -= 50.0 * (1 - num_rows / len(column.values))
-        score -= 5.0 * (
-            column.mean_words >= 3 and not column.is_number
-        )  # sentences come again, too
+        if column.mean_words >= 3 and not column.is_number:
+            score -= 5.0  # sentences come again, too
         if score > 0:
             # One value throughout teaches nothing. Of equals the last: labels come late.
             ranked.append((column.distinct > 1, score, place, column.name))
