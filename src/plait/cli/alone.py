@@ -50,7 +50,7 @@ def train_each_alone(
 
         wanted = {task: (alone.config, out / task) for task, alone in planned.items()}
         train_several(Runs(wanted, data, command))
-    results = {}
+    results: dict[str, dict[str, Any]] = {}
     for task, alone in planned.items():
         folder = out / task
         with resumable(folder, command, len(results)), Display() as display:

@@ -279,7 +279,7 @@ def class_figures(figure: Figure, per_class: Sequence[dict[str, Any]]) -> None:
             clip_on=False,
         )
     axes.set_xlim(-0.04, 1)
-    _label_rows(axes, [f"{i} {entry['label']}" for i, entry in enumerate(per_class)])
+    _label_rows(axes, name_classes([str(entry["label"]) for entry in per_class])[0])
 
 
 def class_shares(
@@ -301,7 +301,7 @@ def class_shares(
     )
     axes.set_xlabel("rows")
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _label_rows(axes, [f"{i} {label}" for i, label in enumerate(labels)])
+    _label_rows(axes, name_classes(labels)[0])
 
 
 def _label_rows(axes: Axes, labels: Sequence[str]) -> None:

@@ -125,13 +125,14 @@ def _figures(subject: Subject, task: str) -> Html:
     if scores.per_class:
         what, title = ("label", "Labels") if scores.kind == "labels" else ("class", "Classes")
         head = [what, "precision", "recall", "F1", "rows"]
+        names, _ = name_classes([str(entry["label"]) for entry in scores.per_class])
         rows = [
             [
-                f"{i} {entry['label']}",
+                name,
                 *(number(float(entry[key])) for key in ("precision", "recall", "f1")),
                 f"{entry['support']:,}",
             ]
-            for i, entry in enumerate(scores.per_class)
+            for name, entry in zip(names, scores.per_class, strict=True)
         ]
         parts.append(table(head, rows, f"{title} of {task}"))
     return details("Table: figures", *parts)
