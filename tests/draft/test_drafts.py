@@ -322,6 +322,13 @@ def test_one_sentence_for_every_problem(name, content, told, tmp_path):
         draft_recipe([tmp_path / name])
 
 
+def test_every_file_has_its_own_problem(tmp_path):
+    for name, content in (("a.csv", ""), ("b.csv", "text,label\n"), ("c.json", "[]")):
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UsageError, match=r"a\.csv: .* empty; .*b\.csv: .*no rows.*; .*c\.json: "):
+        draft_recipe([tmp_path / name for name in ("a.csv", "b.csv", "c.json")])
+
+
 def test_a_file_that_cannot_be_used_is_left_out_of_many(mood, tmp_path):
     (tmp_path / "empty.csv").write_text("")
     with draft_recipe([mood, tmp_path / "empty.csv"]) as draft:

@@ -6,6 +6,7 @@ import pytest
 
 from plait.config import TaskConfig
 from plait.data.labels import LabelReader
+from plait.data.source import LIST_MARK
 from plait.draft.labels import LabelGuess, guess_kind
 from plait.errors import UsageError
 
@@ -94,6 +95,13 @@ def test_several_labels_are_recognised():
     assert guess_kind(even("a,b", "c"), "y", kind="labels").labels == ("a", "b", "c")
     with pytest.raises(UsageError, match="has one label a row"):
         guess_kind(even("a", "b"), "y", kind="labels")
+
+
+@pytest.mark.parametrize("kind", ["classes", "binary", "score"])
+def test_lists_are_labels(kind):
+    values = even(LIST_MARK, f"joy{LIST_MARK}fear", f"{LIST_MARK}joy")
+    with pytest.raises(UsageError, match="holds lists of labels; that is --kind labels"):
+        guess_kind(values, "moods", kind=kind)
 
 
 @pytest.mark.parametrize("kind", [None, "score"])

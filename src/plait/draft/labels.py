@@ -77,6 +77,8 @@ def guess_kind(
         )
     if kind in (None, "labels") and (several := _guess_several(filled, forced=kind == "labels")):
         return several
+    if any(LIST_MARK in value for value in filled):
+        raise UsageError(f"{where}: column {column!r} holds lists of labels; that is --kind labels")
     if kind == "labels":
         raise UsageError(
             f"{where}: column {column!r} has one label a row, with no |, ; or , between several; "
