@@ -198,7 +198,8 @@ def predict(
         )
         for name, count in done.num_review.items():
             display.note(f"{name}: {count:,} of {done.num_rows:,} rows are for review")
-        display.note(f"{done.num_rows:,} rows are answered in {output}")
+        answered = "1 row is" if done.num_rows == 1 else f"{done.num_rows:,} rows are"
+        display.note(f"{answered} answered in {output}")
 
 
 # --- what goes together ------------------------------------------------------------------
