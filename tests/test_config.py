@@ -326,6 +326,10 @@ def test_overrides_that_cannot_be(folder, override, message):
         ("[stage.warm]\nlr = 1", "[stage.warm] is not among stages = ['finetune']"),
         ('[train]\ntasks = ["mod"]', "stage 'finetune' names task 'mod'; did you mean 'mood'?"),
         ('[tasks.new]\nkind = "binary"', "tasks.new.text must be set"),
+        (
+            '[tasks.moods]\nlabel = "x"',
+            "tasks.moods.kind must be set; or did you mean tasks.mood?",
+        ),
         ("[tasks.mood]\nlabels = 1", "tasks.mood: labels must give the number of classes"),
         ("[tasks.mood]\nkind = 'multi'", "tasks.mood.kind = 'multi': Input should be 'classes'"),
         ("[train]\nlr = -1.0", "train.lr = -1.0: Input should be greater than 0"),

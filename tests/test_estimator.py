@@ -219,6 +219,28 @@ def test_mistakes(make):
 
 
 @pytest.mark.parametrize(
+    "y",
+    [
+        ["good", None, "bad"],
+        ["good", float("nan"), "bad"],
+        [1.0, float("nan"), 2.0],
+        np.array(["good", np.nan, "bad"], dtype=object),
+        [["good"], [None], ["bad"]],
+    ],
+)
+def test_a_missing_class_is_no_class(make, y):
+    with pytest.raises(UsageError, match="no class for example 1; leave such examples out"):
+        make().fit(["one", "two", "three"], y)
+
+
+def test_answers_that_are_of_no_use(make):
+    with pytest.raises(UsageError, match="words and numbers among its classes"):
+        make().fit(["one", "two"], np.array(["good", 1], dtype=object))
+    with pytest.raises(UsageError, match=r"y is for scores, and has .*'good'"):
+        make(TextRegressor).fit(["one", "two"], ["good", "bad"])
+
+
+@pytest.mark.parametrize(
     ("params", "words"),
     [
         ({"epochs": 0}, "TextClassifier: epochs = 0: .*greater than or equal to 1"),

@@ -228,7 +228,9 @@ def test_a_report(run, tmp_path):
 
 def test_calibration_leaves_them_alone(run, tiny_recipe, tmp_path):
     plain = load(run)
-    assert set(calibrate(run)) == {"mood", "same"}
+    notes: list[str] = []
+    assert set(calibrate(run, note=notes.append)) == {"mood", "same"}
+    assert [note for note in notes if "for one answer a row" in note]
     dev = plain.load_split("dev", tasks=["moods"])["moods"]
     assert (load(run).answer("moods", dev) == plain.answer("moods", dev)).all()
     recipe = tiny_recipe("alone")

@@ -174,6 +174,11 @@ class Fit:
         """Whether no temperature was good enough: every row is right, or as good as none."""
         return not LOWEST * 1.001 < self.temperature < HIGHEST / 1.001
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether rows that a temperature was not fitted on can be believed less under it."""
+        return self.after["log_loss"] > self.before["log_loss"]
+
 
 def fit(labels: ArrayLike, probabilities: ArrayLike) -> Fit:
     """Fit a temperature, and measure what it does on rows it was not fitted on."""

@@ -184,7 +184,12 @@ class TextClassifier(TextEstimator):
 
     def fit(self, X: Sequence[Text], y: ArrayLike) -> Self:
         """Train on texts and their classes."""
-        classes, numbers = np.unique(_one_each(y), return_inverse=True)
+        try:
+            classes, numbers = np.unique(_one_each(y), return_inverse=True)
+        except TypeError as error:  # they have no order
+            raise UsageError(
+                "y has words and numbers among its classes; make them alike"
+            ) from error
         if len(classes) < 2:
             raise UsageError(f"a classifier needs two classes or more, and y has {len(classes)}")
         # Words of our own in the file: theirs may be numbers, or differ in case alone.
@@ -226,7 +231,7 @@ class TextRegressor(TextEstimator):
 
     def fit(self, X: Sequence[Text], y: ArrayLike) -> Self:
         """Train on texts and their scores."""
-        scores = np.asarray(y, dtype=np.float64).ravel()
+        scores = _numbers(y)
         if not len(scores) or not np.isfinite(scores).all() or scores.min() == scores.max():
             raise UsageError("a regressor needs finite scores that are not all the same")
         span = [float(scores.min()), float(scores.max())]
@@ -239,7 +244,7 @@ class TextRegressor(TextEstimator):
 
     def score(self, X: Sequence[Text], y: ArrayLike) -> float:
         """Return R squared: 1 for answers that are right, 0 for those of the mean."""
-        true, found = np.asarray(y, dtype=np.float64).ravel(), self.predict(X)
+        true, found = _numbers(y), self.predict(X)
         _refuse_unequal(len(found), len(true))
         spread = float(((true - true.mean()) ** 2).sum())
         error = float(((true - found) ** 2).sum())
@@ -271,7 +276,19 @@ def _one_each(y: ArrayLike) -> NDArray[Any]:
             "y has several answers for one text; a classifier learns one class, and a recipe with "
             "a task of kind 'labels' any number of them"
         )
+    # Before NumPy makes words of them: NaN beside words becomes the word 'nan'.
+    for number, entry in enumerate(np.asarray(y, dtype=object).flat):
+        if entry is None or type(entry).__name__ == "NAType" or entry != entry:
+            raise UsageError(f"y has no class for example {number}; leave such examples out")
     return classes
+
+
+def _numbers(y: ArrayLike) -> Floats:
+    """Return the scores, refusing what is no number."""
+    try:
+        return np.asarray(y, dtype=np.float64).ravel()
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"y is for scores, and has something else: {error}") from error
 
 
 def _refuse_unequal(num_texts: int, num_answers: int) -> None:

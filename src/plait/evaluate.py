@@ -8,6 +8,7 @@ be reported.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -299,6 +300,22 @@ def _list_classes(
         }
         for i, label in enumerate(spec.labels)
     ]
+
+
+def has_numbers(labels: Sequence[str]) -> bool:
+    """Say whether there are numbers among the labels, which a class's own could be taken for."""
+    return any(re.fullmatch(r"[-+]?\d+([.,]\d+)?", label) for label in labels)
+
+
+def name_classes(labels: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what to call each class where it has a row, and, shorter, where it has a column.
+
+    That is its number, and the label in rows. Where labels are numbers themselves, as priorities
+    from 1 to 5, no other numbers stand beside them: "as 2" would be taken for the label 2.
+    """
+    if has_numbers(labels):
+        return [*labels], [*labels]
+    return [f"{i} {label}" for i, label in enumerate(labels)], [str(i) for i in range(len(labels))]
 
 
 def primary_metric(spec: TaskSpec, chosen: str | None) -> str:

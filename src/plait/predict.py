@@ -353,9 +353,7 @@ class Predictor(SingleModel):
         if not folder.path.is_dir():
             raise RunError(f"there is no run at {folder.path}")
         config = folder.read_config()
-        if not folder.weights.is_file():
-            folder.require_begun()
-            raise RunError(f"{folder.path} has no model yet: its training has not got that far")
+        folder.require_model()
         for plugin in config.plugins:
             load_plugin(Path(plugin))
         tasks = build_tasks(config)

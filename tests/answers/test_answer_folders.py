@@ -154,7 +154,7 @@ def test_another_job_does_not_go_on_here(model, plan, tmp_path):
     answer_folder(model, plan())
     with pytest.raises(RunError, match="exists already and is not overwritten; go on"):
         answer_folder(model, plan())
-    with pytest.raises(RunError, match="was begun with another probabilities"):
+    with pytest.raises(RunError, match="was begun with other probabilities"):
         answer_folder(model, plan(probabilities=True), resume=True)
     write(tmp_path / "rows" / "a.csv", make_rows("a")[:-1])
     with pytest.raises(RunError, match="was begun with another input"):

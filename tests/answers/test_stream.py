@@ -264,19 +264,21 @@ def test_only_the_same_goes_on(model, begun, tiny_run, tmp_path):
         RunError, match=r"out\.csv\.part is there from a prediction that was stopped"
     ):
         model.predict_file(path, out, tasks=["mood"])
-    with pytest.raises(RunError, match="begun with another tasks"):
+    with pytest.raises(RunError, match=r"begun with other tasks \(mood: .*0\.5"):
         model.predict_file(path, out, tasks=["mood"], threshold=0.5, resume=True)
-    with pytest.raises(RunError, match=r"begun with another probabilities \(false, now true\)"):
+    with pytest.raises(RunError, match=r"begun with other tasks \(mood, now same\)"):
+        model.predict_file(path, out, tasks=["same"], resume=True)
+    with pytest.raises(RunError, match=r"begun with other probabilities \(false, now true\)"):
         model.predict_file(path, out, tasks=["mood"], probabilities=True, resume=True)
     other = tmp_path / "run"
     shutil.copytree(tiny_run, other)
     with (other / "recipe.toml").open("a") as file:
         file.write("\n")
-    with pytest.raises(RunError, match="begun with another model"):
+    with pytest.raises(RunError, match=r"another model \(its weights, recipe, calibration"):
         Predictor.load(other).predict_file(path, out, tasks=["mood"], resume=True)
     with path.open("a") as file:
         file.write("k43,more,x,y,43\n")
-    with pytest.raises(RunError, match="begun with another input"):
+    with pytest.raises(RunError, match=r"another input \(x\.csv has changed since\)"):
         model.predict_file(path, out, tasks=["mood"], resume=True)
 
 

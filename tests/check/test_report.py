@@ -152,6 +152,24 @@ def test_an_encoder_that_is_not_there(write_recipe):
     assert "reads at most 48 tokens" in report.findings[0].sentence
 
 
+@pytest.mark.parametrize(
+    ("num_words", "max_length", "advice"),
+    [
+        (30, 12, "32 would hold 99 of 100, at the price of time and memory"),
+        (90, 12, "this encoder reads 48 at most, at the price of time and memory"),
+        (90, 48, "this encoder reads no more; shorten the texts, or take one that does"),
+    ],
+)
+def test_no_length_is_advised_that_the_encoder_cannot_read(
+    write_recipe, found, num_words, max_length, advice
+):
+    text = " ".join(["film"] * num_words)
+    config = write_recipe(f"id,text,label\n1,{text},bad\n2,{text},good\n")
+    encoder = config.encoder.model_copy(update={"max_length": max_length})
+    report = check_recipe(config.model_copy(update={"encoder": encoder}))
+    assert found(report, "lengths").advice == advice
+
+
 def test_test_files_with_and_without_labels(write_recipe, tmp_path, found):
     (tmp_path / "test.csv").write_text("id,text\nt1,\nt2,the room was dull\n")
     report = check_recipe(write_recipe(test="test.csv"))

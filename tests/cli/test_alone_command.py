@@ -57,6 +57,24 @@ def test_finished_ones_are_skipped(plait, tiny_recipe, tmp_path):
     assert (out / "mood" / "model.safetensors").stat().st_mtime_ns == kept
 
 
+def test_stopped_between_two_runs(plait, tiny_recipe, tmp_path, monkeypatch):
+    recipe, out = tiny_recipe(), tmp_path / "out"
+    note = Display.note
+
+    def stop(display, text):
+        note(display, text)
+        if text.startswith("same alone"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Display, "note", stop)
+    done = plait("train", recipe, "--each-alone", "--out", out)
+    assert done.code == 130
+    assert done.err.splitlines()[-1] == (
+        "plait: stopped before the next run began; 1 run is finished. Go on with: "
+        f"plait train {recipe} --out {out} --resume --each-alone"
+    )
+
+
 def test_one_that_was_stopped_goes_on(plait, tiny_recipe, tmp_path, monkeypatch):
     recipe, out, whole = tiny_recipe(), tmp_path / "out", tmp_path / "whole"
     args = ("train", recipe, "--each-alone", "-o", "save_every=2")

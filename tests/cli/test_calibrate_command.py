@@ -11,6 +11,7 @@ import pytest
 import tomli_w
 
 from csv_rows import read_rows, write_rows
+from plait.calibration import halves
 from plait.predict import Predictor
 
 
@@ -56,6 +57,22 @@ def test_from_a_run_to_temperatures_and_back(plait, run):
     assert plait("calibrate", run, "--undo").out == f"{run} is no longer calibrated.\n"
     assert Predictor.load(run).evaluate().to_json() == before.to_json()
     assert plait("calibrate", run, "--undo").out == f"{run} is not calibrated.\n"
+
+
+def test_a_temperature_that_does_harm_elsewhere(plait, run, tmp_path):
+    """One half of dev is right throughout and would be surer, the other wrong throughout."""
+    name, data = "mood-dev.csv", tmp_path / "data"
+    shutil.copytree(Predictor.load(run).config.data.root, data)
+    assert "worse; better --undo" not in plait("calibrate", run).err
+    rows = read_rows(data / name)
+    texts = [row["text"] for row in rows]
+    answered = [answer.label for answer in Predictor.load(run).predict("mood", texts)]
+    others = {"bad": "good", "so-so": "bad", "good": "bad"}
+    for row, label, half in zip(rows, answered, halves(len(rows)), strict=True):
+        row["label"] = label if half else others[label]
+    write_rows(data / name, rows)
+    done = plait("calibrate", run, "--data", data)
+    assert "note: mood: on rows that it was not fitted on, a temperature makes" in done.err
 
 
 def test_mistakes_are_told_in_one_line(plait, run, tmp_path):

@@ -86,6 +86,13 @@ def test_long_labels_are_cut_and_many_classes_are_not_crossed():
     assert len(many) == 31
 
 
+def test_labels_that_are_numbers_have_no_others_beside_them():
+    rows = table(("1", "2", "3"))
+    assert rows[0][5:] == ["as 1", "as 2", "as 3"]
+    assert [row[0] for row in rows[1:]] == ["1", "2", "3"]
+    assert table(("1 star", "2 stars"))[0][5:] == ["as 0", "as 1"]
+
+
 def test_pairs_that_follow_from_training_are_left_out(plait, trained, tiny_recipe):
     """a-b, b-c in train: dev's a-c follows and its own a-b is there; two others do not follow."""
     folder = tiny_recipe("other").parent

@@ -65,6 +65,7 @@ def test_lines_of_standard_input(plait, trained):
     ("args", "stdin", "told"),
     [
         (["--task", "mood"], b"good\n\n", "<stdin>, line 2: the text is empty"),
+        (["--task", "mood"], b"good\nb\0d\n", "<stdin>, line 2: the text holds a NUL"),
         (["--task", "mood"], b"caf\xe9\n", "<stdin>, line 1: the text is not UTF-8"),
         (["--task", "near"], b"a\tb\nc\n", "<stdin>, line 2: a pair is two texts with one tab"),
     ],
@@ -82,6 +83,7 @@ def test_bad_lines_are_named(plait, trained, args, stdin, told):
         (["a", "--task", "same"], "same takes texts two by two, and 1 was given"),
         (["a", "--task", "sam"], "has no task 'sam'; did you mean 'same'?"),
         (["", "--task", "mood"], "one of the texts is empty"),
+        (["caf\udce9", "--task", "mood"], r"the text 'caf\udce9' is not UTF-8"),
         (["a", "--input", "x.csv"], "not both"),
         (["a", "--column", "x"], "give the file with --input"),
         (["--input", "nowhere.csv"], "there is no file nowhere.csv"),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import csv
+import shutil
+import tomllib
+
+import tomli_w
 
 
 def read(path):
@@ -29,6 +33,21 @@ def test_every_row_is_answered(plait, trained, tmp_path):
     assert {row[1] for row in same[1:]} <= {"0", "1"}
     near = read(out / "near-dev-output.csv")
     assert all(0 <= float(row[1]) <= 5 and len(row[1]) == 6 for row in near[1:])
+
+
+def test_labels_that_are_numbers_are_written_themselves(plait, trained, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    recipe = run / "recipe.toml"
+    told = tomllib.loads(recipe.read_text(encoding="utf-8"))
+    told["tasks"]["mood"]["labels"] = ["10", "20", "30"]
+    recipe.write_text(tomli_w.dumps(told), encoding="utf-8")
+    before, after = tmp_path / "before", tmp_path / "after"
+    for folder, out in ((trained, before), (run, after)):
+        assert plait("submit", folder, "--out", out, "--split", "test").code == 0
+    numbers = [row[1] for row in read(before / "mood-test-output.csv")[1:]]
+    written = [row[1] for row in read(after / "mood-test-output.csv")[1:]]
+    assert written == [f"{int(number) + 1}0" for number in numbers]
 
 
 def test_long_work_is_told_while_it_goes_on(plait, trained, tmp_path, monkeypatch):

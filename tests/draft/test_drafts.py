@@ -131,6 +131,46 @@ def test_a_column_that_names_splits(tmp_path):
     assert not (tmp_path / "mine" / "data").exists()  # the rows stay where they are
 
 
+def test_a_column_of_splits_under_another_name(tmp_path):
+    words = ["Train", "train", "train", "dev", "test"] * 12
+    rows = [[s, MOODS[i % 3], words[i]] for i, s in enumerate(SENTENCES)]
+    config = recipe_of(
+        [write(tmp_path / "mood.csv", [["text", "Stimmung", "Teil"], *rows])], tmp_path / "mine"
+    )
+    assert config.tasks["mood"].label == "Stimmung"
+    assert [len(rows_of(config, "mood", s)) for s in ("train", "dev", "test")] == [36, 12, 12]
+    # Trains and buses are no splits, nor is a sentence that has such a word in it.
+    for other in ("bus", "test drive"):
+        rows = [[s, ("train", other)[i % 2]] for i, s in enumerate(SENTENCES)]
+        file = write(tmp_path / "ride.csv", [["text", "vehicle"], *rows])
+        with draft_recipe([file]) as draft:
+            assert draft.tasks[0].guesses["label"].value == "vehicle"
+
+
+def test_sentences_that_come_again_are_no_likelier_a_label_than_numbers_with_a_gap(tmp_path):
+    header = ["english", "deutsch", "nähe"]
+    told = ["Ein Mann spielt Gitarre.", "Ein Kind malt ein Bild.", "Der Hund läuft weg."]
+    rows = [[s, told[i % 3], f"{i % 7 / 2}" if i else ""] for i, s in enumerate(SENTENCES)]
+    with draft_recipe([write(tmp_path / "a.csv", [header, *rows])]) as draft:
+        assert draft.tasks[0].guesses["label"].value == "nähe"
+
+
+def test_names_of_columns_in_other_alphabets(tmp_path):
+    rows = [[s, MOODS[i % 3]] for i, s in enumerate(SENTENCES)]
+    config = recipe_of([write(tmp_path / "a.csv", [["текст", "метка"], *rows])], tmp_path / "mine")
+    assert (config.tasks["a"].text, config.tasks["a"].label) == (("текст",), "метка")
+
+
+def test_a_pair_whose_numbers_are_words_and_a_priority(tmp_path):
+    header = ["id", "question one", "question two", "priority", "agent"]
+    rows = [
+        [str(i), s, SENTENCES[i - 1], str(i % 4 + 1), "ABC"[i % 3]] for i, s in enumerate(SENTENCES)
+    ]
+    config = recipe_of([write(tmp_path / "a.csv", [header, *rows])], tmp_path / "mine")
+    assert config.tasks["a"].text == ("question one", "question two")
+    assert config.tasks["a"].label == "priority"
+
+
 def split_file(path: Path, words: list[str], **changed: str) -> Path:
     """Write moods with a word for the split each; `changed` names labels by row."""
     rows = [
@@ -262,6 +302,12 @@ def test_fifty_tasks(tmp_path):
             "text,label\nsome words here,x\nother words here,x\n",
             "every training row has the same",
         ),
+        (
+            "a.csv",
+            "text,label,label\nsome words here,x,1\nother words here,y,2\n",
+            "columns are 'text'; column 'label' appears more than once",
+        ),
+        ("a.csv", "sep=;\ntext;label\nsome words;x\n", "line 1: the line is for Excel alone"),
         ("a.json", "[]", "named .jsonl"),
         (
             "a-dev.csv",
@@ -274,6 +320,13 @@ def test_one_sentence_for_every_problem(name, content, told, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=told):
         draft_recipe([tmp_path / name])
+
+
+def test_every_file_has_its_own_problem(tmp_path):
+    for name, content in (("a.csv", ""), ("b.csv", "text,label\n"), ("c.json", "[]")):
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UsageError, match=r"a\.csv: .* empty; .*b\.csv: .*no rows.*; .*c\.json: "):
+        draft_recipe([tmp_path / name for name in ("a.csv", "b.csv", "c.json")])
 
 
 def test_a_file_that_cannot_be_used_is_left_out_of_many(mood, tmp_path):

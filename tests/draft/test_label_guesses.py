@@ -6,6 +6,7 @@ import pytest
 
 from plait.config import TaskConfig
 from plait.data.labels import LabelReader
+from plait.data.source import LIST_MARK
 from plait.draft.labels import LabelGuess, guess_kind
 from plait.errors import UsageError
 
@@ -28,6 +29,8 @@ def even(*values: str, count: int = 10) -> dict[str, int]:
             ("binary", ("not_entailment", "entailment"), None),
         ),
         (even("ham", "spam"), "y", ("classes", ("ham", "spam"), None)),
+        (even("01", "02", "10"), "code", ("classes", ("01", "02", "10"), None)),
+        (even("00", "01"), "code", ("classes", ("00", "01"), None)),
         (even("0", "1", "2", "3", "4"), "sentiment", ("classes", 5, None)),
         (even("0", "1", "3"), "sentiment", ("classes", 4, None)),
         (even("1", "2", "3", "4", "5"), "stars", ("classes", ("1", "2", "3", "4", "5"), None)),
@@ -92,6 +95,22 @@ def test_several_labels_are_recognised():
     assert guess_kind(even("a,b", "c"), "y", kind="labels").labels == ("a", "b", "c")
     with pytest.raises(UsageError, match="has one label a row"):
         guess_kind(even("a", "b"), "y", kind="labels")
+
+
+@pytest.mark.parametrize("kind", ["classes", "binary", "score"])
+def test_lists_are_labels(kind):
+    values = even(LIST_MARK, f"joy{LIST_MARK}fear", f"{LIST_MARK}joy")
+    with pytest.raises(UsageError, match="holds lists of labels; that is --kind labels"):
+        guess_kind(values, "moods", kind=kind)
+
+
+@pytest.mark.parametrize("kind", [None, "score"])
+def test_numbers_with_a_comma_are_no_labels(kind):
+    values = even("3,7", "4", "0,5", "2,9")
+    with pytest.raises(UsageError, match=r"'3,7'; write '3\.7', or say --kind labels"):
+        guess_kind(values, "score", kind=kind)
+    assert guess_kind(values, "score", kind="labels").separator == ","
+    assert guess_kind(even("1", "2", "3", "1,2", "2,3"), "aspects").kind == "labels"
 
 
 def test_a_list_is_told_by_its_mark_and_written_with_a_sign_that_no_label_has():

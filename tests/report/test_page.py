@@ -22,6 +22,7 @@ from plait.config import read_recipe
 from plait.ensemble import make_ensemble
 from plait.errors import RunError, UsageError
 from plait.evaluate import TaskScores, metric_span
+from plait.report import plots
 from plait.report.calibrate import calibrate
 from plait.report.history import History
 from plait.report.page import render, write_report
@@ -459,3 +460,21 @@ def test_no_temperature_is_named_that_calibrate_would_not_keep(material, make_su
     for labels, told in (([0, 1] * 6, "dev tells none"), ([1, 0] * 2 + [0, 1] * 4, "would suit")):
         text = render(material(make_subject("run", {"t": (table, labels, chances)})))
         assert told in text
+
+
+@pytest.mark.parametrize(
+    ("labels", "rows", "columns"),
+    [(["1", "2"], ["1", "2"], ["1", "2"]), (["bad", "good"], ["0 bad", "1 good"], ["0", "1"])],
+)
+def test_labels_that_are_numbers_have_no_others_beside_them(labels, rows, columns):
+    def names(axis):
+        return [tick.label1.get_text() for tick in axis.get_major_ticks()]
+
+    matrix, found, shares = Figure(), Figure(), Figure()
+    plots.confusion(matrix, [[3, 1], [0, 2]], labels)
+    figures = {"precision": 0.5, "recall": 0.5, "f1": 0.5}
+    plots.class_figures(found, [{"label": label, **figures} for label in labels])
+    plots.class_shares(shares, labels, [4, 2], [3, 3])
+    assert names(matrix.axes[0].xaxis) == columns
+    for figure in (matrix, found, shares):
+        assert names(figure.axes[0].yaxis) == rows

@@ -346,6 +346,9 @@ def test_another_run_is_another_setting(add, tiny_run, tmp_path):
 def test_what_is_no_run(recipe, tmp_path):
     with pytest.raises(RecipeError, match="start names nowhere, which is no run"):
         read_recipe(recipe, ["start=nowhere"])
+    (tmp_path / "ensemble.toml").touch()
+    with pytest.raises(RecipeError, match="which is an ensemble; name one of its members"):
+        read_recipe(recipe, [f"start='{tmp_path}'"])
     with pytest.raises(RecipeError, match=r"start: runn is not a setting; did you mean 'run'"):
         read_recipe(recipe, ["start={runn='x'}"])
     append(recipe, "[encoder]\nsource = 'packaged'")
@@ -368,6 +371,12 @@ def test_a_run_without_a_model(add, tiny_run, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     (run / "model.safetensors").unlink()
     with pytest.raises(RunError, match="has no model yet"):
+        add("out", run=run)
+    (run / "run.json").unlink()
+    with pytest.raises(RunError, match="has a recipe and no model; train it with"):
+        add("out", run=run)
+    (run / "export.json").touch()
+    with pytest.raises(RunError, match="is an exported folder, not a run; name the run it was"):
         add("out", run=run)
 
 

@@ -147,10 +147,23 @@ def refuse_others(
     """Refuse to go on with other settings than something was begun with."""
     for key in [*now, *before]:
         if before.get(key) != now.get(key):
-            raise RunError(
-                f"{begun} was begun with another {key} "
-                f"({_brief(before.get(key))}, now {_brief(now.get(key))}); {advice}"
-            )
+            what = f"{'other' if key.endswith('s') else 'another'} {key}"
+            told = _tell_difference(key, before.get(key), now.get(key))
+            raise RunError(f"{begun} was begun with {what} ({told}); {advice}")
+
+
+def _tell_difference(key: str, before: Any, now: Any) -> str:
+    """Say what of a setting differs; digests would tell nobody anything."""
+    if key == "model":
+        return "its weights, recipe, calibration, precision or device differ"
+    if isinstance(before, dict) and isinstance(now, dict):
+        if key == "tasks" and before.keys() != now.keys():
+            return f"{', '.join(before)}, now {', '.join(now)}"
+        part = next(part for part in [*now, *before] if before.get(part) != now.get(part))
+        if part == "sha256":
+            return f"{now['name']} has changed since"
+        return f"{part}: {_brief(before.get(part))}, now {_brief(now.get(part))}"
+    return f"{_brief(before)}, now {_brief(now)}"
 
 
 def refuse_leftovers(out: Path) -> None:

@@ -107,24 +107,33 @@ def measure(tokens: npt.NDArray[np.int64], max_length: int) -> Lengths:
 
 
 def check_lengths(
-    rows: SplitRows, tokens: npt.NDArray[np.int64], max_length: int
+    rows: SplitRows, tokens: npt.NDArray[np.int64], max_length: int, most: int | None = None
 ) -> Iterator[Finding]:
-    """Tell of rows that are longer than an input may be, the longest first."""
+    """Tell of rows that are longer than an input may be, the longest first.
+
+    `most` is how many tokens the encoder reads, where that is known.
+    """
     cut = np.flatnonzero(tokens > max_length)
     if len(cut) == 0:
         return
     cut = cut[np.argsort(-tokens[cut], kind="stable")]
     share = len(cut) / len(rows)
     enough = int(np.quantile(tokens, 0.99))
+    if enough <= max_length:
+        advice = "few enough to leave it so"
+    elif most is None or enough <= most:
+        advice = f"{enough} would hold 99 of 100, at the price of time and memory"
+    elif max_length < most:
+        advice = f"this encoder reads {most} at most, at the price of time and memory"
+    else:
+        advice = "this encoder reads no more; shorten the texts, or take one that does"
     lose = "is longer and loses its" if len(cut) == 1 else "are longer and lose their"
     yield rows.finding(
         "lengths",
         "warning" if share >= MANY else "note",
         f"of {num_rows(len(rows))} {len(cut):,} ({share:.1%}) {lose} end at encoder.max_length = "
         f"{max_length}",
-        f"{enough} would hold 99 of 100, at the price of time and memory"
-        if enough > max_length
-        else "few enough to leave it so",
+        advice,
         cut,
         [f"{tokens[row]} tokens" for row in cut],
     )

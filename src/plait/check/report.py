@@ -92,9 +92,9 @@ def check_recipe(
 ) -> Report:
     """Look through all files of a recipe; with `mislabelled`, encode them to find wrong labels."""
     found: list[Finding] = []
-    tokenizer = None
+    tokenizer = most = None
     try:
-        tokenizer = _find_tokenizer(config, found)
+        tokenizer, most = _find_tokenizer(config, found)
     except EncoderError as error:
         found.append(Finding("encoder", "stop", "", "", str(error), "lengths are not counted"))
     splits, summaries = [], []
@@ -103,7 +103,7 @@ def check_recipe(
             found.append(read)
         else:
             splits.append(read)
-            summary, own = _check_split(read, tokenizer, config.encoder.max_length)
+            summary, own = _check_split(read, tokenizer, config.encoder.max_length, most)
             summaries.append(summary)
             found += own
     by_task: dict[str, dict[str, SplitRows]] = {}
@@ -117,26 +117,28 @@ def check_recipe(
     return Report(summaries, found)
 
 
-def _find_tokenizer(config: RunConfig, found: list[Finding]) -> Tokenizer:
+def _find_tokenizer(config: RunConfig, found: list[Finding]) -> tuple[Tokenizer, int | None]:
+    """Return the encoder's tokenizer, and how many tokens it reads where its files say so."""
     source, length = config.encoder, config.encoder.max_length
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
     settings = json.loads(files.config.read_text(encoding="utf-8"))
     most = settings.get("max_position_embeddings")
-    if isinstance(most, int) and length > most:
+    most = most if isinstance(most, int) else None
+    if most is not None and length > most:
         sentence = f"encoder.max_length = {length}, but this encoder reads at most {most} tokens"
         found.append(Finding("encoder", "stop", "", "", sentence, f"set it to {most} at most"))
-    return Tokenizer.from_file(files.tokenizer)
+    return Tokenizer.from_file(files.tokenizer), most
 
 
 def _check_split(
-    rows: SplitRows, tokenizer: Tokenizer | None, max_length: int
+    rows: SplitRows, tokenizer: Tokenizer | None, max_length: int, most: int | None
 ) -> tuple[SplitSummary, list[Finding]]:
     found = [*check_balance(rows), *check_duplicates(rows), *check_short(rows)]
     lengths, unknown = None, {}
     if tokenizer is not None:
         counted = count_tokens(rows, tokenizer)
         lengths = measure(counted.lengths, max_length)
-        found += check_lengths(rows, counted.lengths, max_length)
+        found += check_lengths(rows, counted.lengths, max_length, most)
         unknown = find_unknown(rows, counted)
         found += check_unknown(rows, unknown)
     found += check_personal(rows)

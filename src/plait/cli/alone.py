@@ -50,10 +50,10 @@ def train_each_alone(
 
         wanted = {task: (alone.config, out / task) for task, alone in planned.items()}
         train_several(Runs(wanted, data, command))
-    results = {}
+    results: dict[str, dict[str, Any]] = {}
     for task, alone in planned.items():
         folder = out / task
-        with resumable(folder, command), Display() as display:
+        with resumable(folder, command, len(results)), Display() as display:
             before = f", after {alone.pretraining:,} of pre-training" * (alone.pretraining > 0)
             if train_several is None:
                 display.note(

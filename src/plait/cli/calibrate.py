@@ -58,6 +58,11 @@ def calibrate(
                     f"{name}: {fit.rows} dev rows are few, and another few could tell quite "
                     "another temperature"
                 )
+            if fit.is_worse:
+                display.note(
+                    f"{name}: on rows that it was not fitted on, a temperature makes the log loss "
+                    "worse; better --undo, or bring more dev rows"
+                )
             if fit.at_the_limit:
                 display.note(
                     f"the temperature of {name} is at the end of what is tried: dev has too few "

@@ -180,16 +180,18 @@ def _show_rest(
 def _class_rows(task: TaskScores) -> list[list[str]]:
     """Write each class's figures, and how many of its rows were taken for each class."""
     from plait.cli.display import figure, shorten
+    from plait.evaluate import name_classes
 
     confusion = task.confusion
     if confusion is None or len(confusion) > MOST_COLUMNS:
         confusion = [[] for _ in task.per_class]
+    labels = [shorten(str(entry["label"]), 32) for entry in task.per_class]
+    names, short = name_classes(labels)
     rows = [
         ["label" if task.kind == "labels" else "class", "precision", "recall", "f1", "rows"]
-        + [f"as {number}" for number in range(len(confusion[0]))]
+        + [f"as {short[number]}" for number in range(len(confusion[0]))]
     ]
-    for number, (entry, counts) in enumerate(zip(task.per_class, confusion, strict=True)):
+    for name, entry, counts in zip(names, task.per_class, confusion, strict=True):
         figures = [figure(float(entry[key])) for key in ("precision", "recall", "f1")]
-        label = shorten(str(entry["label"]), 32)
-        rows.append([f"{number} {label}", *figures, str(entry["support"]), *map(str, counts)])
+        rows.append([name, *figures, str(entry["support"]), *map(str, counts)])
     return rows

@@ -198,7 +198,8 @@ def predict(
         )
         for name, count in done.num_review.items():
             display.note(f"{name}: {count:,} of {done.num_rows:,} rows are for review")
-        display.note(f"{done.num_rows:,} rows are answered in {output}")
+        answered = "1 row is" if done.num_rows == 1 else f"{done.num_rows:,} rows are"
+        display.note(f"{answered} answered in {output}")
 
 
 # --- what goes together ------------------------------------------------------------------
@@ -391,6 +392,11 @@ def _from_arguments(texts: list[str], width: int, names: Sequence[str]) -> list[
         raise UsageError(f"{takes} texts two by two, and {count}")
     if not all(text.strip() for text in texts):
         raise UsageError("one of the texts is empty")
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # Python has bytes that are not UTF-8 as surrogates
+            raise UsageError(f"the text {text[:40]!a} is not UTF-8") from error
     return [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]
 
 
@@ -412,6 +418,8 @@ def _from_lines(stream: BinaryIO, width: int) -> Iterator[tuple[str, ...]]:
             )
         if not all(text.strip() for text in texts):
             raise DataError("the text is empty", path="<stdin>", line=number)
+        if "\0" in text:
+            raise DataError("the text holds a NUL", path="<stdin>", line=number)
         yield texts
 
 

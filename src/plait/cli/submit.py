@@ -73,6 +73,10 @@ def submit(
 
 def spell_answer(value: int | float | tuple[int, ...], task: TaskConfig) -> str:
     """Write an answer as a file of the task would have it."""
+    from plait.evaluate import has_numbers
+
     if isinstance(value, tuple):
         return task.label_separator.join(task.labels[i] for i in value)
+    if has_numbers(task.labels):  # a priority from 1 to 5 is no class from 0 to 4
+        return task.labels[int(value)]
     return str(value) if task.labels else f"{value:.4f}"

@@ -263,8 +263,11 @@ def next_commands(out: Path, data: str | None, config: RunConfig) -> str:
 
 
 @contextmanager
-def resumable(out: Path, command: str) -> Iterator[None]:
-    """Say what is left of a run that is stopped at once, without the time to save."""
+def resumable(out: Path, command: str, finished: int = 0) -> Iterator[None]:
+    """Say what is left of a run that is stopped at once, without the time to save.
+
+    `finished` is how many runs of the same command are done already.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -274,6 +277,9 @@ def resumable(out: Path, command: str) -> Iterator[None]:
             told = f"stopped; go on from what was saved last with: {command}"
         elif (out / "recipe.toml").exists():
             told = f"stopped before anything was saved; start over with: {command}"
+        elif finished:
+            runs = "1 run is" if finished == 1 else f"{finished} runs are"
+            told = f"stopped before the next run began; {runs} finished. Go on with: {command}"
         else:
             told = "stopped before training began; nothing was written"
         raise Interrupted(told) from None

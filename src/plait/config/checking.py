@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -18,7 +19,7 @@ def validate(model: type[M], table: Mapping[str, Any], origin: str) -> M:
         # Strict, so that "3" is no number and true is not 1.
         return model.model_validate(_with_tuples(table), strict=True)
     except ValidationError as error:
-        raise RecipeError(_explain(error, model, origin)) from error
+        raise RecipeError(_explain(error, model, table, origin)) from error
 
 
 def _with_tuples(value: Any) -> Any:
@@ -38,7 +39,9 @@ _IN_TOML = {
 }
 
 
-def _explain(error: ValidationError, model: type[BaseModel], origin: str) -> str:
+def _explain(
+    error: ValidationError, model: type[BaseModel], table: Mapping[str, Any], origin: str
+) -> str:
     """Say the first thing wrong in one sentence, with the nearest known key."""
     details = error.errors()
     # An unknown key first: what else is wrong often follows from it.
@@ -51,10 +54,22 @@ def _explain(error: ValidationError, model: type[BaseModel], origin: str) -> str
         meant = f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else near
         return f"{origin}: {key} is not a setting{meant}"
     if detail["type"] == "missing":
-        return f"{origin}: {key} must be set"
+        return f"{origin}: {key} must be set{_other_name(loc, table)}"
     message = _IN_TOML.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
     shown = "" if isinstance(detail["input"], dict | BaseModel) else f" = {detail['input']!r}"
     return f"{origin}: {key}{shown}: {message}" if key else f"{origin}: {message}"
+
+
+def _other_name(path: list[str], table: Mapping[str, Any]) -> str:
+    """Return the user's own name that another, such as a task's on the command line, was meant for.
+
+    A misspelt one makes a table of its own, which lacks what every such table has.
+    """
+    names = table.get(path[0])
+    if len(path) < 3 or not isinstance(names, Mapping):
+        return ""
+    near = get_close_matches(path[1], [name for name in names if name != path[1]], n=1)
+    return f"; or did you mean {path[0]}.{near[0]}?" if near else ""
 
 
 def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:

@@ -33,9 +33,10 @@ def lay_over_run(
         # The recipe of a run that started there has all it takes.
         if _holds_tables(table) and _is_whole(table):
             return table
-        raise RecipeError(
-            f"{origin}: start names {start.run}, which is no run: it has no {path.name}"
-        )
+        told = f"is no run: it has no {path.name}"
+        if path.with_name("ensemble.toml").is_file():
+            told = "is an ensemble; name one of its members"
+        raise RecipeError(f"{origin}: start names {start.run}, which {told}")
     known = read(str(path))
     own = table.get("tasks", {})
     if not all(map(_holds_tables, (table, known))):

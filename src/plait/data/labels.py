@@ -99,7 +99,10 @@ class LabelReader:
             raise LabelError("label out of range", f"label {shown} is not a whole class number")
         elif not 0 <= value < len(spec.labels):
             allowed = "0 or 1" if len(spec.labels) == 2 else f"0 to {len(spec.labels) - 1}"
-            raise LabelError("label out of range", f"label {shown} is not {allowed}")
+            sentence = f"label {shown} is not {allowed}"
+            if value == len(spec.labels):
+                sentence += "; where labels begin at 1, say so in label_map: 1 = 0, 2 = 1, ..."
+            raise LabelError("label out of range", sentence)
 
 
 def _is_number(text: str) -> bool:

@@ -174,9 +174,13 @@ def _draft(
     return Draft(tasks, problems, request, scratch)
 
 
+MOST_TOLD = 3
+"""Files of which it is said why no task can be made of them, where none is left."""
+
+
 def _join(problems: Sequence[str]) -> str:
-    more = f" (and {len(problems) - 1} more of the kind)" if len(problems) > 1 else ""
-    return problems[0] + more if problems else ""
+    more = f"; and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
+    return "; ".join(problems[:MOST_TOLD]) + more
 
 
 # --- which file is what ------------------------------------------------------------------

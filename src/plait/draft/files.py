@@ -148,6 +148,8 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
         copied = path if encoding == "utf-8" else _copy(path, scratch, encoding, "")
         columns, more = _read_columns(open_source(copied))
         return LookedAt(path, copied, None, True, columns, notes + more)
+    if re.match(r"sep=.\r?\n", text):
+        raise DataError("the line is for Excel alone; take it out", path=path, line=1)
     separator = reading.separator or _guess_separator(text)
     quoting = _guess_quoting(text, separator)
     if not quoting:
@@ -334,6 +336,6 @@ def _guess_header(rows: list[list[str]]) -> bool:
         repeated = len(set(below)) <= 0.5 * len(below) and cell in below
         if (numbers and is_number(cell)) or (sentences and len(cell.split()) >= 4) or repeated:
             against += 1
-        elif re.fullmatch(r"[A-Za-z_][\w.-]*", cell) and (numbers or sentences):
+        elif re.fullmatch(r"[^\W\d][\w.-]*", cell) and (numbers or sentences):
             names += 1
     return known > 0 or names > against or against == 0

@@ -68,8 +68,17 @@ def guess_kind(
         raise UsageError(f"--kind {kind!r} is none of {', '.join(get_args(Kind))}")
     total = sum(filled.values())
     numeric = {v: float(v) for v in filled if is_number(v)}
+    if kind != "score" and any(re.fullmatch(r"0\d+", value) for value in filled):
+        numeric = {}  # 01 and 007 are names, whose zeros belong to them
+    if kind in (None, "score") and (example := _find_decimal_comma(filled)):
+        raise UsageError(
+            f"{where}: column {column!r} has commas in its numbers, such as {example!r}; write "
+            f"{example.replace(',', '.')!r}, or say --kind labels if they stand between labels"
+        )
     if kind in (None, "labels") and (several := _guess_several(filled, forced=kind == "labels")):
         return several
+    if any(LIST_MARK in value for value in filled):
+        raise UsageError(f"{where}: column {column!r} holds lists of labels; that is --kind labels")
     if kind == "labels":
         raise UsageError(
             f"{where}: column {column!r} has one label a row, with no |, ; or , between several; "
@@ -81,6 +90,15 @@ def guess_kind(
     if kind == "score":
         raise UsageError(f"{where}: column {column!r} holds words, not scores; see --kind")
     return _guess_words(filled, column, kind, where)
+
+
+def _find_decimal_comma(counts: Mapping[str, int]) -> str | None:
+    """Return a number written with a comma, as half of Europe writes 3.7, where most are."""
+    if not all(re.fullmatch(r"[-+]?\d+(,\d+)?", value) for value in counts):
+        return None
+    with_comma = [value for value in counts if "," in value]
+    most = sum(counts[value] for value in with_comma) > 0.5 * sum(counts.values())
+    return with_comma[0] if most else None
 
 
 def _guess_several(counts: Mapping[str, int], *, forced: bool) -> LabelGuess | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plait.draft.names import read_split_word
+from plait.draft.names import SPLIT_WORDS, read_split_word
 from plait.draft.words import (
     FIRM_LABEL_WORDS,
     ID_WORDS,
@@ -89,8 +89,9 @@ def find_roles(file: LookedAt, wanted: Wanted, *, may_be_several: bool = True) -
         label = (ranked[0],)
         why["label"] = _why_label(columns[ranked[0]])
     else:
+        told_apart = "".join(f"; {note}" for note in file.notes)
         raise DataError(
-            f"no column looks like a label (the columns are {_list(columns)}); "
+            f"no column looks like a label (the columns are {_list(columns)}{told_apart}); "
             "name it with --label",
             path=file.given,
         )
@@ -191,6 +192,8 @@ def _rank_labels(columns: Mapping[str, Column]) -> list[str]:
         score = 100.0 * bool(words & FIRM_LABEL_WORDS) + 60.0 * bool(words & LABEL_WORDS)
         score += 10.0 * few - 50.0 * bool(words & META_WORDS)
         score -= 50.0 * (1 - num_rows / len(column.values))
+        if column.mean_words >= 3 and not column.is_number:
+            score -= 5.0  # sentences come again, too
         if score > 0:
             # One value throughout teaches nothing. Of equals the last: labels come late.
             ranked.append((column.distinct > 1, score, place, column.name))
@@ -230,11 +233,18 @@ def _find_id(columns: Mapping[str, Column], label: Sequence[str]) -> str | None:
 
 
 def _find_split(columns: Mapping[str, Column]) -> str | None:
+    """Return the column that says which split a row is of, by its name and by what it holds.
+
+    Under another name, it must hold nothing but the words themselves, train and another.
+    """
     for column in columns.values():
-        if words_of(column.name) & SPLIT_COLUMN_WORDS and column.filled:
-            named = [read_split_word(value) for value in column.filled]
-            if all(named):
-                return column.name
+        named = [read_split_word(value) for value in column.filled]
+        if named and all(named) and words_of(column.name) & SPLIT_COLUMN_WORDS:
+            return column.name
+    for column in columns.values():
+        splits = {SPLIT_WORDS.get(value.lower()) for value in column.filled}
+        if "train" in splits and len(splits) > 1 and None not in splits:
+            return column.name
     return None
 
 

@@ -22,7 +22,7 @@ LABEL_WORDS = FIRM_LABEL_WORDS | _words(
     "sentiment topic intent emotion mood rating ratings star stars score similarity relatedness "
     "duplicate paraphrase polarity toxic toxicity spam stance genre entailment tag tags grade "
     "relevance annotation judgment judgement verdict quality same is has type subjectivity "
-    "acceptable acceptability"
+    "acceptable acceptability priority severity urgency"
 )
 SCORE_WORDS = _words(
     "score scores similarity relatedness relevance distance strength intensity valence arousal"
@@ -65,14 +65,15 @@ def words_of(name: str) -> frozenset[str]:
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     return frozenset(
         bare
-        for word in re.split(r"[^A-Za-z0-9]+", apart)
+        for word in re.split(r"[\W_]+", apart)  # letters of any alphabet
         if (bare := word.rstrip("0123456789").lower())
     )
 
 
 def stem_of(name: str) -> str | None:
-    """Return a name without the mark that tells siblings apart: sentence1, text_b, s2."""
-    match = re.fullmatch(r"(.*?)[-_ .]?(\d|(?<=[-_ .])[abAB]|(?<=[a-z])[AB])", name)
+    """Return a name without the mark that tells siblings apart: sentence1, text_b, question two."""
+    marks = r"\d|(?<=[-_ .])(?:[abAB]|[Oo]ne|[Tt]wo)|(?<=[a-z])(?:[AB]|One|Two)"
+    match = re.fullmatch(rf"(.*?)[-_ .]?({marks})", name)
     if match is None:
         return "" if name.lower() in ("a", "b") else None
     return match[1].lower()

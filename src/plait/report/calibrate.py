@@ -35,6 +35,9 @@ def calibrate(
         folder, data=data, device=device, calibrated=False, reading=reading, answering=answering
     )
     told = {name: task for name, task in answers.items() if task.spec.kind in KINDS}
+    for name, task in answers.items():
+        if note is not None and task.spec.kind == "labels":
+            note(f"{name} is left as it is: a temperature is for one answer a row, not for several")
     if not told:
         raise UsageError(
             f"{folder} has no task of classes, or of yes and no, with dev files; "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait.errors import UsageError
+from plait.evaluate import name_classes
 from plait.intervals import wilson
 from plait.report.markup import shorten
 from plait.report.style import HATCH, RC, STRONGEST, colour, series_marker, series_role
@@ -244,8 +245,9 @@ def confusion(figure: Figure, counts: Sequence[Sequence[int]], labels: Sequence[
     axes.set_ylim(size - 0.5, -0.5)
     every = max(1, size // 25)
     ticks = range(0, size, every)
-    axes.set_xticks(ticks, [str(i) for i in ticks])
-    axes.set_yticks(ticks, [f"{i} {shorten(labels[i], MOST_LETTERS)}" for i in ticks])
+    names, short = name_classes([shorten(label, MOST_LETTERS) for label in labels])
+    axes.set_xticks(ticks, [short[i] for i in ticks])
+    axes.set_yticks(ticks, [names[i] for i in ticks])
     axes.set_xlabel("answered")
     axes.set_ylabel("true")
     _bare(axes)
@@ -277,7 +279,7 @@ def class_figures(figure: Figure, per_class: Sequence[dict[str, Any]]) -> None:
             clip_on=False,
         )
     axes.set_xlim(-0.04, 1)
-    _label_rows(axes, [f"{i} {entry['label']}" for i, entry in enumerate(per_class)])
+    _label_rows(axes, name_classes([str(entry["label"]) for entry in per_class])[0])
 
 
 def class_shares(
@@ -299,7 +301,7 @@ def class_shares(
     )
     axes.set_xlabel("rows")
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    _label_rows(axes, [f"{i} {label}" for i, label in enumerate(labels)])
+    _label_rows(axes, name_classes(labels)[0])
 
 
 def _label_rows(axes: Axes, labels: Sequence[str]) -> None:

@@ -78,8 +78,7 @@ def _describe(run: RunFolder) -> dict[str, Any]:
     if not run.path.is_dir():
         raise RunError(f"there is no run at {run.path}")
     config = run.read_config()
-    if not run.weights.is_file():
-        raise RunError(f"{run.path} has no model yet: its training has not got that far")
+    run.require_model()
     facts: dict[str, Any] = {"tasks": sorted(config.tasks)}
     for name, task in sorted(config.tasks.items()):
         for key in ("kind", "labels", "range", "inputs", "head", "loss", "adapter"):

@@ -91,7 +91,7 @@ def _disk_full(path: Path) -> DiskFullError:
     kept = "what was saved before is whole" if path.exists() else "nothing was written"
     return DiskFullError(
         f"the disk is full: {path} could not be written; {kept}. "
-        f"Free some room, then go on with --out {path.parent} --resume"
+        "Free some room, then give the same command again, with --resume if it has that"
     )
 
 

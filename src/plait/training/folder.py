@@ -125,6 +125,17 @@ class RunFolder:
                 f"`plait train {self.recipe}`, and name the run's folder"
             )
 
+    def require_model(self) -> None:
+        """Refuse a folder that has no weights, and say what it is instead."""
+        if self.weights.is_file():
+            return
+        if (self.path / "export.json").is_file():
+            raise RunError(
+                f"{self.path} is an exported folder, not a run; name the run it was made of"
+            )
+        self.require_begun()
+        raise RunError(f"{self.path} has no model yet: its training has not got that far")
+
     def find_changes(self, config: RunConfig) -> list[str]:
         """List what a recipe says otherwise than the run's own; another spelling is no change."""
         info = self.read_json(self.info) if self.info.is_file() else {}

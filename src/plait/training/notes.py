@@ -86,7 +86,7 @@ def _note_overlap(name: str, train: Dataset, dev: Dataset) -> Iterator[str]:
         examples = f"{overlap.count:,} example{'' if overlap.count == 1 else 's'}"
         yield (
             f"{name}: train and dev share {examples} (first: {', '.join(overlap.ids[:3])}); "
-            "dev scores are a little flattered (data.drop_overlap leaves them out of train)"
+            "dev scores are flattered (data.drop_overlap leaves them out of train)"
         )
 
 

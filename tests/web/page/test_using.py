@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import time
+from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -403,6 +404,23 @@ def test_files_that_are_none(tabs, address):
     for text, words in (("", "nothing in it"), ("a\0b", "no CSV"), ("\n\n", "nothing in it")):
         page.evaluate(DROP, [".drop", "x.csv", text])
         page.get_by_role("alert").filter(has_text=words).wait_for()
+
+
+BYTES = DROP.replace("[text]", "[new Uint8Array(text)]")
+
+
+def test_a_file_of_excel_keeps_its_mark_and_one_that_is_not_utf_8_is_refused(tabs, address):
+    page = tabs.open(f"{address}/#/file")
+    text = "text;größe\r\nthe film was great;1\r\n"
+    page.evaluate(BYTES, [".drop", "x.csv", list(text.encode("cp1252"))])
+    page.get_by_role("alert").filter(has_text="this is not UTF-8; in Excel, save it as").wait_for()
+    page.evaluate(BYTES, [".drop", "x.csv", list(text.encode("utf-8-sig"))])
+    page.get_by_role("button", name="Answer 1 row").click()
+    page.get_by_role("link", name="Download x-answered.csv").wait_for()
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Download x-answered.csv").click()
+    written = Path(waiting.value.path()).read_bytes()
+    assert written.startswith("\ufefftext;größe;".encode())
 
 
 CELLS = [["a", "b,c"], ['say "so"', "two\nlines"], ["", "x"], ["é — 😀", " pad "]]

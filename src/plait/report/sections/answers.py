@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plait.evaluate import name_classes
 from plait.mistakes import judge
 from plait.report import plots
 from plait.report.markup import (
@@ -124,13 +125,14 @@ def _figures(subject: Subject, task: str) -> Html:
     if scores.per_class:
         what, title = ("label", "Labels") if scores.kind == "labels" else ("class", "Classes")
         head = [what, "precision", "recall", "F1", "rows"]
+        names, _ = name_classes([str(entry["label"]) for entry in scores.per_class])
         rows = [
             [
-                f"{i} {entry['label']}",
+                name,
                 *(number(float(entry[key])) for key in ("precision", "recall", "f1")),
                 f"{entry['support']:,}",
             ]
-            for i, entry in enumerate(scores.per_class)
+            for name, entry in zip(names, scores.per_class, strict=True)
         ]
         parts.append(table(head, rows, f"{title} of {task}"))
     return details("Table: figures", *parts)
@@ -192,11 +194,9 @@ def _draw_classes(
     if task in subject.answers:
         tables.append(_misses(subject.answers[task]))
     if len(labels) <= MOST_CLASSES:
-        head = ["true", *(f"as {i}" for i in range(len(labels)))]
-        rows = [
-            [f"{i} {label}", *map(str, row)]
-            for i, (label, row) in enumerate(zip(labels, scores.confusion, strict=True))
-        ]
+        names, short = name_classes(labels)
+        head = ["true", *(f"as {name}" for name in short)]
+        rows = [[name, *map(str, row)] for name, row in zip(names, scores.confusion, strict=True)]
         tables.append(
             details(
                 "Table: who was taken for whom",

@@ -2,6 +2,17 @@
 
 const SEPARATORS = [",", ";", "\t"];
 
+const MARK = "\ufeff"; // by which Excel knows UTF-8
+
+// The text of a file, its mark included. Letters of another encoding would come out as others.
+export function decode(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new Error("this is not UTF-8; in Excel, save it as “CSV UTF-8”");
+  }
+}
+
 // The separator that cuts the first line into most cells.
 export function guessSeparator(text) {
   const line = firstRecord(text);
@@ -33,7 +44,7 @@ export function parse(text, separator) {
     if (row.length > 1 || row[0] !== "") rows.push(row);
     row = [];
   };
-  for (let i = text.charCodeAt(0) === 0xfeff ? 1 : 0; i < text.length; i++) {
+  for (let i = text.startsWith(MARK) ? 1 : 0; i < text.length; i++) {
     const letter = text[i];
     if (quoted) {
       if (letter !== '"') cell += letter;
@@ -81,5 +92,6 @@ export function readTable(text, name) {
   const body = rows
     .slice(hasNames ? 1 : 0)
     .map((row) => Array.from({ length: width }, (_, i) => row[i] ?? ""));
-  return { name, separator, names, rows: body };
+  const mark = text.startsWith(MARK) ? MARK : "";
+  return { name, separator, mark, names, rows: body };
 }

@@ -2,7 +2,7 @@
 
 import { listServed } from "./api.js";
 import { AnswerTable, guessColumns } from "./columns.js";
-import { format, readTable } from "./csv.js";
+import { decode, format, readTable } from "./csv.js";
 import { announce, choice, complain, el, field, sentence } from "./dom.js";
 import { Many } from "./many.js";
 import { count } from "./numbers.js";
@@ -42,7 +42,13 @@ function drawInput(take, refuse) {
     if (!file) return;
     if (file.size > MOST_BYTES)
       refuse(new Error("the file is larger than 200 MB; use plait predict for it"));
-    else take(await file.text(), file.name);
+    else {
+      try {
+        take(decode(await file.arrayBuffer()), file.name);
+      } catch (error) {
+        refuse(error);
+      }
+    }
   };
   const input = el("input", {
     type: "file",
@@ -279,8 +285,8 @@ function join({ table, keep }) {
   return { ...table, names: [...table.names, ...keep.names], rows };
 }
 
-function drawDownload({ name, names, rows, separator }, word, signal, kind) {
-  const text = format([names, ...rows], separator);
+function drawDownload({ name, names, rows, separator, mark }, word, signal, kind) {
+  const text = mark + format([names, ...rows], separator);
   const href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
   signal.addEventListener("abort", () => URL.revokeObjectURL(href));
   const file = addWord(name, word);
