@@ -14,7 +14,7 @@ import torch
 
 from plait.answers.stream import answer_file, refuse_abstaining
 from plait.calibration import apply_temperature, read_temperatures
-from plait.data import Collator, Dataset, Tokenizer, find_implied
+from plait.data import ONE_TEXT, Collator, Dataset, Tokenizer, find_implied
 from plait.errors import RunError, UsageError, suggest
 from plait.evaluate import Scorer, Scores, Task, choose_room, score_answers
 from plait.model.dense import keep_copies
@@ -32,7 +32,7 @@ from plait.training.build import (
 )
 from plait.training.checkpoint import hash_file, load_weights
 from plait.training.folder import RunFolder
-from plait.types import Prediction, TaskSpec
+from plait.types import Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,9 +54,6 @@ Text = str | tuple[str, ...]
 
 
 PRECISIONS = ("auto", "run", "fp32", "bf16", "int8")
-
-ONE_TEXT = TaskSpec(kind="score", text=("text",))
-"""What a text to be embedded looks like to the collator."""
 
 
 @dataclass(frozen=True, slots=True)

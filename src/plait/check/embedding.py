@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from plait.data import Dataset, Tokenizer, iterate
+from plait.data import ONE_TEXT, Dataset, Tokenizer, iterate
 from plait.model.encoder import load_encoder, pool
 from plait.model.inference import pack, why_not
 from plait.model.sources import find_encoder
 from plait.training.build import choose_device
-from plait.types import TaskSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from plait.model.interface import Encoder
 
 BATCH = 64
-ONE_TEXT = TaskSpec(kind="score", text=("text",))
 
 
 class Embedder:

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import pad
 
 from plait.data.batches import collate, input_lengths, iterate
-from plait.types import Batch, Tokens
+from plait.types import Batch, TaskSpec, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from plait.data.store import Dataset
     from plait.data.tokens import Layout
-    from plait.types import TaskSpec, Truncate
+    from plait.types import Truncate
+
+ONE_TEXT = TaskSpec(kind="binary", text=("text",))
+"""How a collator is told that a row is one text, of no task; its kind is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from plait.calibration import read_temperatures
-from plait.data import Tokenizer
+from plait.data import ONE_TEXT, Tokenizer
 from plait.errors import RunError, UsageError
 from plait.export.folder import FILE, need
 from plait.export.onnx import INPUTS, PAIR, Place
-from plait.predict import ONE_TEXT, SingleModel, require_list
+from plait.predict import SingleModel, require_list
 from plait.registry import load_plugin
 from plait.training.build import build_collator, build_tasks
 from plait.training.checkpoint import hash_file

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from plait.data import Collator, Dataset, Ragged
+from plait.data import ONE_TEXT, Collator, Dataset, Ragged
 from plait.data.fingerprints import token_keys
-from plait.types import TaskSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from plait.types import Tokens
 
     Places = npt.NDArray[np.int64]
-
-ONE_TEXT = TaskSpec(kind="binary", text=("text",))
-"""How the collator is told that a row is one text; its kind is not looked at."""
 
 
 class Texts:
