@@ -323,7 +323,7 @@ class MeanSquaredError(Loss):
 
 
 @LOSSES.register("cosine-mse")
-class CosineMSE(MeanSquaredError):
+class CosineMSE(MeanSquaredError):  # noqa: N818 - an error to be made small, none to be raised
     """Squared error of a score read off a cosine, which lies in -1 to 1.
 
     `map` says how: "clipped" takes range x max(cos, 0), "plain" range x cos,
