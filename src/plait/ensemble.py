@@ -24,7 +24,7 @@ from plait.errors import RunError, suggest
 from plait.export.runtime import ExportedModel, is_exported
 from plait.predict import Answerer, Predictor
 from plait.training.checkpoint import write_text
-from plait.training.folder import RunFolder
+from plait.training.folder import RunFolder, check_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -137,8 +137,7 @@ def _elect_labels(answers: Floats, threshold: float) -> Floats:
 def make_ensemble(runs: Sequence[str | Path], out: str | Path, how: How = "mode") -> Path:
     """Write an ensemble of runs that share their tasks; they stay where they are."""
     folder = Path(out)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} exists already and is not overwritten; choose another --out")
+    check_place(folder)
     members = [Path(run) for run in runs]
     if not members:
         raise RunError("an ensemble has at least one member")
@@ -182,12 +181,7 @@ def _read_outline(member: Path) -> dict[str, Any]:
         raise RunError(f"{member} is an ensemble itself; name its members instead")
     if is_exported(member):
         raise RunError(f"{member} is an exported folder, not a run; name the run it was made of")
-    run = RunFolder(member)
-    if not member.is_dir():
-        raise RunError(f"there is no run at {member}")
-    tasks = run.read_config().tasks
-    if not run.weights.is_file():
-        raise RunError(f"{member} has no model yet: its training has not got that far")
+    tasks = RunFolder(member).read_trained().tasks
     return {name: outline(task) for name, task in tasks.items()}
 
 

@@ -24,6 +24,7 @@ from plait.errors import RecipeError, UsageError, suggest
 from plait.evaluate import accuracy
 from plait.predict import Predictor, require_list
 from plait.runs import train
+from plait.training.folder import is_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -156,7 +157,7 @@ class TextEstimator:
     def _refuse_taken(self) -> None:
         """Refuse a folder that holds something already, which is no run to go on with here."""
         out = None if self.out is None else Path(self.out)
-        if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out is not None and is_taken(out):
             raise UsageError(
                 f"{type(self).__name__}: out = {str(out)!r} exists already and is not overwritten; "
                 "choose another folder"

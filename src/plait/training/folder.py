@@ -117,6 +117,18 @@ class RunFolder:
             raise RunError(f"{self.path} is not a run: {(found or ['it has no recipe.toml'])[0]}")
         return read_resolved(self.recipe)
 
+    def read_trained(self) -> RunConfig:
+        """Read the resolved recipe back, of a run that has a model."""
+        if self.path.is_file():
+            raise RunError(f"{self.path} is a file; a run is the folder that training made")
+        if not self.path.is_dir():
+            raise RunError(f"there is no run at {self.path}")
+        config = self.read_config()
+        if not self.weights.is_file():
+            self.require_begun()
+            raise RunError(f"{self.path} has no model yet: its training has not got that far")
+        return config
+
     def require_begun(self) -> None:
         """Refuse a folder with a recipe that nobody has trained in, such as a drafted one."""
         if not self.info.is_file():
@@ -175,6 +187,17 @@ def _folders_begun_with(config: RunConfig, info: Mapping[str, Any]) -> dict[str,
     }
 
 
+def is_taken(path: Path) -> bool:
+    """Say whether a file is at a path, or a folder that holds something."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place for a new folder that is taken, before anything slow begins."""
+    if is_taken(path):
+        raise RunError(f"{path} exists already and is not overwritten; choose another --out")
+
+
 def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -> RunFolder:
     """Refuse a folder that holds something else, before anything slow begins.
 
@@ -184,7 +207,7 @@ def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -
     if _is_stillborn(folder):
         return folder
     if not resume:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if is_taken(path):
             raise _exists(path, command)
         return folder
     if not path.is_dir():

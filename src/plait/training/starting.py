@@ -47,9 +47,7 @@ class Start:
         folder = RunFolder(Path(config.start.run))
         if not folder.path.is_dir():
             raise RunError(f"there is no run at {folder.path} to start from")
-        theirs = folder.read_config()
-        if not folder.weights.is_file():
-            raise RunError(f"{folder.path} has no model yet: its training has not got that far")
+        theirs = folder.read_trained()
         for key in SAME_ENCODER:
             ours, known = getattr(config.encoder, key), getattr(theirs.encoder, key)
             if ours != known:
