@@ -139,7 +139,7 @@ class TextEstimator:
             place = table.setdefault(section, {}) if section else table
             place[last] = _plain(getattr(self, name))
         try:
-            config = resolve(table, (), None, None, own)
+            config = resolve(table, (), own)
         except RecipeError as error:
             told = str(error)
             for name, key in KEYS.items():
@@ -152,7 +152,7 @@ class TextEstimator:
                 f"{own}: overrides = {self.overrides!r}: should be a list of words such as "
                 "'train.warmup=0.1'"
             )
-        return resolve(table, self.overrides, None, None, f"{own}: overrides")
+        return resolve(table, self.overrides, f"{own}: overrides")
 
     def _refuse_taken(self) -> None:
         """Refuse a folder that holds something already, which is no run to go on with here."""

@@ -292,9 +292,7 @@ class SingleModel(Answerer):
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
         """Make a data set of texts given by hand."""
         encoder = self.config.encoder
-        return Dataset.from_texts(
-            texts, self.tokenizer, encoder.max_length, truncate=encoder.truncate
-        )
+        return Dataset.from_texts(texts, self.tokenizer, encoder.max_length, encoder.truncate)
 
     def read(
         self,

@@ -189,7 +189,6 @@ class Dataset:
         texts: Sequence[tuple[str, ...]],
         tokenizer: Tokenizer,
         max_length: int,
-        name: str = "texts",
         truncate: Truncate = "head",
     ) -> Dataset:
         """Tokenise texts given by hand, in memory: tuples of one text each, or of two."""
@@ -209,7 +208,7 @@ class Dataset:
             return fingerprint([pa.array(column, pa.string()) for column in columns])
 
         ids = [str(i) for i in range(len(checked))]
-        return cls(name, tuple(tokens), None, ids, find_fingerprints, limit, lambda: checked)
+        return cls("texts", tuple(tokens), None, ids, find_fingerprints, limit, lambda: checked)
 
 
 def load_split(

@@ -237,7 +237,7 @@ def read_task(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a file with one task into a recipe that fine-tunes it."""
     if not str(path).endswith(".toml"):
         raise UsageError(f"the task {str(path)!r} is no .toml file with a [tasks.NAME] in it")
-    config = resolve(merge(SETTINGS, read_chain(str(path))), overrides, None, None, str(path))
+    config = resolve(merge(SETTINGS, read_chain(str(path))), overrides, str(path))
     if more := sorted(config.model_fields_set - _KEYS):
         raise UsageError(
             f"{path}: {more[0]} has no meaning for a few-shot task, whose encoder and stages are "
