@@ -81,9 +81,9 @@ def find_pairs(
     bare = config.model_copy(
         update={"tasks": config.tasks | {task: spec.model_copy(update={"augment": ()})}}
     )
-    rows = load_data(
-        bare, embedder.tokenizer, "train", data=data, tasks={task: None}, progress=reading
-    )[task]
+    rows = load_data(bare, embedder.tokenizer, "train", data=data, tasks=[task], progress=reading)[
+        task
+    ]
     every = pa.array([text for row in rows.read_texts() for text in row], pa.string())
     keys, first = np.unique(text_keys(every), return_index=True)
     order = np.argsort(first)  # as they stand in the files

@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,29 +233,12 @@ class _Session:
         kept, told = find_kept(config, root)
         names = config.trained_tasks if start else tuple(config.tasks)
         wanted = {"train": names, "dev": (*names, *kept)}
-        data: Data = {
-            split: load_data(
-                config,
-                self.parts.tokenizer,
-                split,
-                data=root,
-                tasks=dict.fromkeys(wanted[split]),
-                progress=progress,
-            )
-            for split in SPLITS
-        }
-        data["texts"] = load_named_texts(
-            self.config, self.parts.tokenizer, data=root, progress=progress
-        )
+        tokenizer = self.parts.tokenizer
+        load = partial(load_data, config, tokenizer, data=root, progress=progress)
+        data: Data = {split: load(split, tasks=wanted[split]) for split in SPLITS}
+        data["texts"] = load_named_texts(config, tokenizer, data=root, progress=progress)
         if any(config.tasks[name].unlabelled for name in names):
-            data["unlabelled"] = load_data(
-                config,
-                self.parts.tokenizer,
-                "unlabelled",
-                data=root,
-                tasks=dict.fromkeys(names),
-                progress=progress,
-            )
+            data["unlabelled"] = load("unlabelled", tasks=names)
         told += start.notes(config, self.folder.path) if start else []
         idle, missing = find_idle(config), find_missing(config, root)
         told += note_held_out(idle, missing, count_held_out(config, data))
