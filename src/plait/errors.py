@@ -115,6 +115,15 @@ def foresee(error: Exception) -> PlaitError | None:
     return None
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what another library's error says, for a sentence of ours.
+
+    One that says nothing is told by its kind.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
 # --- names -------------------------------------------------------------------------------
 
 MOST_NAMED = 40

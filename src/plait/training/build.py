@@ -20,7 +20,7 @@ from plait.data import (
     load_texts,
 )
 from plait.distributed import ALONE
-from plait.errors import RecipeError, suggest
+from plait.errors import RecipeError, first_line, suggest
 from plait.evaluate import Task, primary_metric
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.model.adapters import ADAPTERS
@@ -369,8 +369,7 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise RecipeError(f"device = {name!r} cannot be used here: {reason}") from error
+        raise RecipeError(f"device = {name!r} cannot be used here: {first_line(error)}") from error
     return device
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from plait.errors import first_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
@@ -105,8 +107,8 @@ class Graphs(Plain):
         try:
             replay, outputs = self._record(function, places)
         except RuntimeError as error:  # it waits for the device, or there is no memory left
-            first = error.__context__ or error  # ending a broken capture fails as well
-            self.trouble = (str(first).strip().splitlines() or [type(first).__name__])[0]
+            # Ending a broken capture fails as well.
+            self.trouble = first_line(error.__context__ or error)
             self._refused.add(key)
             self._recover()
             return None
