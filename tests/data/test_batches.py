@@ -10,7 +10,7 @@ import tokenizers
 import torch
 from torch import Tensor
 
-from plait.data import Collator, Dataset, Rows, Tokenizer, collate, iterate, text_lengths
+from plait.data import Collator, Dataset, Rows, Tokenizer, collate, text_lengths
 from plait.types import TaskSpec
 
 SINGLE = TaskSpec(kind="binary", text="a")
@@ -182,7 +182,8 @@ def test_iterate(tokenizer: Tokenizer, spec: TaskSpec) -> None:
     lengths = text_lengths(dataset, spec, layout, 24)
     seen = []
     widths = []
-    for rows, batch in iterate(dataset, 16, spec, layout, max_length=24):
+    collator = Collator(layout, 24)
+    for rows, batch in collator.iterate(dataset, spec, 16):
         again = collate(dataset, rows, spec, layout, max_length=24)
         assert torch.equal(batch.tokens.ids, again.tokens.ids)
         assert batch.tokens.ids.shape[1] == lengths[rows].max()
@@ -192,9 +193,7 @@ def test_iterate(tokenizer: Tokenizer, spec: TaskSpec) -> None:
     assert widths == sorted(widths, reverse=True)
     some = torch.tensor([4, 90, 17])
     assert sorted(
-        int(i)
-        for rows, _ in iterate(dataset, 2, spec, layout, max_length=24, rows=some)
-        for i in rows
+        int(i) for rows, _ in collator.iterate(dataset, spec, 2, rows=some) for i in rows
     ) == [4, 17, 90]
 
 
@@ -202,7 +201,7 @@ def test_short_rows_fill_the_room(tokenizer: Tokenizer) -> None:
     """A batch has as many rows as have room with their padding, and never fewer than asked for."""
     dataset = Dataset.from_texts(random_pairs(30, 100), tokenizer, 24)
     sizes = []
-    for rows, batch in iterate(dataset, 4, JOINED, tokenizer.layout, max_length=24, room=120):
+    for rows, batch in Collator(tokenizer.layout, 24).iterate(dataset, JOINED, 4, room=120):
         count, length = batch.tokens.ids.shape
         sizes.append(count)
         assert len(rows) == count == max(4, 120 // length) or sum(sizes) == 100

@@ -1,7 +1,7 @@
 """Data files become checked, tokenised datasets, and those become batches."""
 
 from plait.data.augmentations import AUGMENTATIONS, Augmentation, Made, SetAugmentation
-from plait.data.batches import collate, iterate, text_lengths, uncut_lengths
+from plait.data.batches import collate, text_lengths, uncut_lengths
 from plait.data.buckets import Buckets
 from plait.data.closure import Closure
 from plait.data.collator import ONE_TEXT, Collator, LaidOut, Rows
@@ -54,7 +54,6 @@ __all__ = [
     "find_held_out",
     "find_implied",
     "find_root",
-    "iterate",
     "load_split",
     "load_texts",
     "open_source",

@@ -14,7 +14,7 @@ import torch
 from plait.types import Batch, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
@@ -113,52 +113,6 @@ def uncut_lengths(dataset: Dataset, spec: TaskSpec, layout: Layout) -> Tensor:
     if spec.is_pair and spec.inputs == "joined":
         return lengths.sum(0, keepdim=True) + layout.num_pair
     return lengths + layout.num_single
-
-
-def iterate(
-    dataset: Dataset,
-    batch_size: int,
-    spec: TaskSpec,
-    layout: Layout,
-    *,
-    max_length: int,
-    segments: bool = True,
-    truncate: Truncate = "head",
-    rows: Tensor | None = None,
-    room: int = 0,
-) -> Iterator[tuple[Tensor, Batch]]:
-    """Yield (row numbers, batch) over all rows, or those given, the longest first.
-
-    Rows of like length come together, so a batch pads little, and a batch too large for the
-    device's memory fails at once rather than at the end. `room` is for tokens, padding among
-    them: a batch of short rows has more than `batch_size`, as many as fit.
-    """
-    lengths = text_lengths(dataset, spec, layout, max_length)
-    if rows is None:
-        rows = torch.arange(len(dataset), device=lengths.device)
-    order = rows[torch.argsort(lengths[rows], descending=True, stable=True)]
-    for some in order.split(_sizes(lengths[order], batch_size, room)):
-        yield (
-            some,
-            collate(
-                dataset,
-                some,
-                spec,
-                layout,
-                max_length=max_length,
-                segments=segments,
-                truncate=truncate,
-            ),
-        )
-
-
-def _sizes(lengths: Tensor, least: int, room: int) -> list[int]:
-    """Say how many of the rows, the longest first, come into each batch."""
-    sizes, start = [], 0
-    while start < len(lengths):
-        sizes.append(min(max(least, room // max(1, int(lengths[start]))), len(lengths) - start))
-        start += sizes[-1]
-    return sizes
 
 
 # --- cutting -------------------------------------------------------------------------------
