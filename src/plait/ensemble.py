@@ -62,7 +62,7 @@ def load(
 def load_to_calibrate(
     run: str | Path, *, device: str = "auto"
 ) -> Predictor | Ensemble | ExportedModel:
-    """Read a model without temperatures of its own; those of an ensemble's members are theirs."""
+    """Read a model without its own temperatures; members of an ensemble keep theirs."""
     if is_ensemble(Path(run)):
         return Ensemble.load(run, device=device, calibrated=False, members_calibrated=True)
     return load(run, device=device, calibrated=False)

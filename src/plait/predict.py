@@ -125,7 +125,7 @@ class Answerer(ABC):
     def answer_uncalibrated(
         self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
     ) -> Floats:
-        """Return the same as the model gives it."""
+        """Return what `answer` does, before calibration."""
 
     @abstractmethod
     def watched(self, progress: Progress) -> Self:

@@ -177,8 +177,8 @@ def measure_few_shot(
     `task_file` is a recipe with one task and, if wanted, [train] settings over SETTINGS;
     `overrides` come last. The rows of a draw follow from the seed and the draw alone: those of
     fewer shots are among those of more, and every encoder gets the same. Where it is stopped,
-    trials that are done are kept, and the same call goes on with them; another that is finished in
-    between, smaller or of other runs, takes its own of them, and leaves them all.
+    trials that are done are kept, and the same call goes on with them. Another measurement that
+    shares some of these trials may use them in between; it leaves them for this one.
     """
     config = read_task(task_file, overrides)
     (name,) = config.tasks

@@ -1,4 +1,4 @@
-"""SMART: outputs should not change when the embedded words do, by as much as a tiny ball allows."""
+"""SMART: outputs should not change when the embedded words move, however, inside a tiny ball."""
 
 from __future__ import annotations
 

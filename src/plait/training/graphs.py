@@ -1,4 +1,4 @@
-"""Functions of tensors run once, then captured, then replayed.
+"""A step's functions become CUDA graphs: run once, captured the second time, then replayed.
 
 At small batches a GPU finishes a kernel sooner than Python can ask for the next one. A CUDA graph
 asks for all of them at once: whatever a function did on the device while it was captured is
