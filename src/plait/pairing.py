@@ -22,17 +22,14 @@ from plait.errors import DataError, UsageError
 from plait.training.build import load_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
     from torch import Tensor
 
+    from plait.check.rows import Progress
     from plait.config import RunConfig
     from plait.data.fingerprints import Hashes
-
-    Progress = Callable[[str, int, int], None]
-    """Called with what is done, how much of it, and how much there is."""
 
 BLOCK = 1 << 26
 """Similarities that are looked at together."""

@@ -49,10 +49,8 @@ if TYPE_CHECKING:
     from plait.evaluate import Task
     from plait.fewshot.journal import Key
     from plait.model.encoder import Encoder
+    from plait.predict import Progress
     from plait.types import TaskSpec
-
-    Progress = Callable[[str, int, int], None]
-    """Called with what is under way, how much of it is done and how much there is."""
 
 SETTINGS: dict[str, Any] = {
     "name": "few-shot",
