@@ -356,15 +356,8 @@ class Predictor(SingleModel):
         form = choose_form(config.precision if as_trained else precision, place, as_trained)
         autocast, batch_size = torch.bfloat16 if form == "bf16" else None, 64
         if place.type == "cpu" and not as_trained:  # else the figures are to be the same
-            # What is packed computes in its own precision, and the rest around it in fp32.
-            packed = pack(model.encoder, form, first_only=model.reads_first_only())
-            if form == "int8" and packed is None:
-                raise UsageError(
-                    "precision int8 is for plait's own BERT, which this run's encoder is not; "
-                    "choose auto or fp32"
-                )
-            if packed is not None:
-                model.encoder, autocast = packed, None
+            if _pack_encoder(model, form):  # which has its own precision, and the rest fp32
+                autocast = None
             # Fewer rows pad less, and what they make stays in the CPU's cache.
             batch_size = 32
         tokenizer = Tokenizer.from_file(folder.tokenizer)
@@ -438,6 +431,19 @@ class Predictor(SingleModel):
                 found = self.model.embed(batch.to(device).tokens)
                 vectors[place.numpy()] = found.float().cpu().numpy()
         return vectors
+
+
+def _pack_encoder(model: MultitaskModel, form: Form) -> bool:
+    """Lay a model's encoder out for a CPU; say whether that could be done."""
+    packed = pack(model.encoder, form, first_only=model.reads_first_only())
+    if packed is not None:
+        model.encoder = packed
+    elif form == "int8":
+        raise UsageError(
+            "precision int8 is for plait's own BERT, which this run's encoder is not; choose auto "
+            "or fp32"
+        )
+    return packed is not None
 
 
 def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:
