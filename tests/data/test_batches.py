@@ -137,15 +137,6 @@ def test_short_fixed_length_still_ends_well(tokenizer: Tokenizer) -> None:
     assert torch.equal(tokens.ids, ids)
 
 
-def test_fixed_length_never_waits_for_the_device(tokenizer: Tokenizer) -> None:
-    """Tensors without data cannot be looked into: whatever did would raise."""
-    dataset = Dataset.from_texts(random_pairs(6, 20), tokenizer, 16).to("meta")
-    rows = torch.arange(20, device="meta")
-    for spec in (JOINED, APART):
-        batch = collate(dataset, rows, spec, tokenizer.layout, max_length=16, length=16)
-        assert batch.tokens.ids.device.type == "meta"
-
-
 def test_segments_off(tokenizer: Tokenizer) -> None:
     dataset = Dataset.from_texts(random_pairs(6, 20), tokenizer, 16)
     rows = torch.arange(20)
@@ -208,28 +199,6 @@ def test_short_rows_fill_the_room(tokenizer: Tokenizer) -> None:
     assert sum(sizes) == 100
     assert sizes[0] == 120 // 24
     assert max(sizes) > sizes[0]
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("spec", [JOINED, APART])
-def test_a_cuda_graph_captures_it(tokenizer: Tokenizer, spec: TaskSpec) -> None:
-    dataset = Dataset.from_texts(random_pairs(30, 100), tokenizer, 24)
-    there = dataset.to("cuda")
-    rows = torch.arange(32, device="cuda")
-
-    def run() -> Tensor:
-        layout = tokenizer.layout
-        return collate(there, rows, spec, layout, max_length=24, length=24).tokens.ids
-
-    run()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        ids = run()
-    other = torch.randperm(100)[:32]
-    rows.copy_(other)
-    graph.replay()
-    expected = collate(dataset, other, spec, tokenizer.layout, max_length=24, length=24)
-    assert torch.equal(ids.cpu(), expected.tokens.ids)
 
 
 @pytest.mark.parametrize("spec", [JOINED, APART])

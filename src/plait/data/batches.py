@@ -1,8 +1,4 @@
-"""Rows of a Dataset become padded Batches.
-
-All of it is tensor arithmetic on the device the dataset lives on, without a loop over rows;
-with a fixed `length` nothing waits for the device, so a CUDA graph can capture it.
-"""
+"""Rows of a Dataset become padded Batches, by tensor arithmetic without a loop over rows."""
 
 from __future__ import annotations
 
@@ -98,7 +94,7 @@ def input_lengths(dataset: Dataset, spec: TaskSpec, layout: Layout, max_length: 
 
     A row has two inputs where its texts are encoded apart.
     """
-    everything = torch.arange(len(dataset), device=dataset.tokens[0].offsets.device)
+    everything = torch.arange(len(dataset))
     if spec.is_pair and spec.inputs == "joined":
         first, second = _fit_pairs(dataset, everything, max_length - layout.num_pair)
         return (first + second + layout.num_pair).unsqueeze(0)
@@ -160,9 +156,9 @@ def _assemble(
 ) -> Tokens:
     """Lay special tokens and pieces in turn into rows of `width`."""
     starts = pieces[0].starts
-    place = torch.arange(width, device=starts.device).unsqueeze(0)  # [1, width]
+    place = torch.arange(width).unsqueeze(0)  # [1, width]
     cursor = torch.zeros_like(starts).unsqueeze(1)  # [rows, 1]
-    ids = torch.full((len(starts), width), pad_id, device=starts.device)
+    ids = torch.full((len(starts), width), pad_id)
     second = place.new_zeros((len(starts), width), dtype=torch.bool)
 
     def lay_special(tokens: tuple[int, ...]) -> None:

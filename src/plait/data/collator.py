@@ -71,7 +71,7 @@ class Collator:
         """
         lengths = text_lengths(dataset, spec, self.layout, self.max_length)
         if rows is None:
-            rows = torch.arange(len(dataset), device=lengths.device)
+            rows = torch.arange(len(dataset))
         order = rows[torch.argsort(lengths[rows], descending=True, stable=True)]
         for some in order.split(_sizes(lengths[order], batch_size, room)):
             yield some, self(dataset, some, spec)

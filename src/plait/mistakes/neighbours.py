@@ -7,9 +7,9 @@ order that suits better.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,10 +42,6 @@ class Neighbour:
     """Cosine of the embeddings; of a pair, the mean of both."""
     is_copy: bool
     """Whether it says the same but for case, punctuation, spacing or the order of a pair."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
 
 
 def find_nearest(
