@@ -37,7 +37,6 @@ class Neighbour:
 
     row: int
     """Its number in the training set."""
-    texts: Texts
     similarity: float
     """Cosine of the embeddings; of a pair, the mean of both."""
     is_copy: bool
@@ -78,7 +77,7 @@ def find_nearest(
             # A copy may differ in case or order, and yet is nearer than anything else.
             order = np.argsort(-(near[query] + 2 * copies), kind="stable")[:count]
             best += [
-                Neighbour(rows[i], texts[i], float(near[query, i]), bool(copies[i]))
+                Neighbour(rows[i], float(near[query, i]), bool(copies[i]))
                 for i in order
                 if np.isfinite(near[query, i])
             ]
