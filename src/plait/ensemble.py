@@ -179,9 +179,11 @@ def _read_outline(member: Path) -> dict[str, Any]:
     """Return what a run's tasks are, without loading its model."""
     if is_ensemble(member):
         raise RunError(f"{member} is an ensemble itself; name its members instead")
-    if is_exported(member):
-        raise RunError(f"{member} is an exported folder, not a run; name the run it was made of")
-    tasks = RunFolder(member).read_trained().tasks
+    run = RunFolder(member)
+    if not member.is_dir():
+        raise RunError(f"there is no run at {member}")
+    tasks = run.read_config().tasks
+    run.require_model()
     return {name: outline(task) for name, task in tasks.items()}
 
 

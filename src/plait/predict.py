@@ -15,7 +15,7 @@ import torch
 from plait.answers.stream import answer_file, refuse_abstaining
 from plait.calibration import apply_temperature, read_temperatures
 from plait.data import ONE_TEXT, Collator, Dataset, Tokenizer, find_implied
-from plait.errors import UsageError, suggest
+from plait.errors import RunError, UsageError, suggest
 from plait.evaluate import Scorer, Scores, Task, choose_room, score_answers
 from plait.model.dense import keep_copies
 from plait.model.encoder import build_encoder
@@ -343,7 +343,12 @@ class Predictor(SingleModel):
         training; auto for what is fastest here; or fp32, bf16, int8 (on CPUs).
         """
         folder = RunFolder(Path(run))
-        config = folder.read_trained()
+        if folder.path.is_file():
+            raise RunError(f"{folder.path} is a file; a run is the folder that training made")
+        if not folder.path.is_dir():
+            raise RunError(f"there is no run at {folder.path}")
+        config = folder.read_config()
+        folder.require_model()
         for plugin in config.plugins:
             load_plugin(Path(plugin))
         tasks = build_tasks(config)

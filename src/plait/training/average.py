@@ -74,7 +74,10 @@ def average_runs(runs: Sequence[str | Path], out: str | Path) -> RunFolder:
 
 def _describe(run: RunFolder) -> dict[str, Any]:
     """Return everything that runs must share for their weights to mean the same."""
-    config = run.read_trained()
+    if not run.path.is_dir():
+        raise RunError(f"there is no run at {run.path}")
+    config = run.read_config()
+    run.require_model()
     facts: dict[str, Any] = {"tasks": sorted(config.tasks)}
     for name, task in sorted(config.tasks.items()):
         for key in ("kind", "labels", "range", "inputs", "head", "loss", "adapter"):

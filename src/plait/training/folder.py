@@ -117,18 +117,6 @@ class RunFolder:
             raise RunError(f"{self.path} is not a run: {(found or ['it has no recipe.toml'])[0]}")
         return read_resolved(self.recipe)
 
-    def read_trained(self) -> RunConfig:
-        """Read the resolved recipe back, of a run that has a model."""
-        if self.path.is_file():
-            raise RunError(f"{self.path} is a file; a run is the folder that training made")
-        if not self.path.is_dir():
-            raise RunError(f"there is no run at {self.path}")
-        config = self.read_config()
-        if not self.weights.is_file():
-            self.require_begun()
-            raise RunError(f"{self.path} has no model yet: its training has not got that far")
-        return config
-
     def require_begun(self) -> None:
         """Refuse a folder with a recipe that nobody has trained in, such as a drafted one."""
         if not self.info.is_file():
@@ -136,6 +124,17 @@ class RunFolder:
                 f"{self.path} has a recipe and no model; train it with "
                 f"`plait train {self.recipe}`, and name the run's folder"
             )
+
+    def require_model(self) -> None:
+        """Refuse a folder that has no weights, and say what it is instead."""
+        if self.weights.is_file():
+            return
+        if (self.path / "export.json").is_file():
+            raise RunError(
+                f"{self.path} is an exported folder, not a run; name the run it was made of"
+            )
+        self.require_begun()
+        raise RunError(f"{self.path} has no model yet: its training has not got that far")
 
     def find_changes(self, config: RunConfig) -> list[str]:
         """List what a recipe says otherwise than the run's own; another spelling is no change."""

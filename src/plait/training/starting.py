@@ -47,7 +47,8 @@ class Start:
         folder = RunFolder(Path(config.start.run))
         if not folder.path.is_dir():
             raise RunError(f"there is no run at {folder.path} to start from")
-        theirs = folder.read_trained()
+        theirs = folder.read_config()
+        folder.require_model()
         for key in SAME_ENCODER:
             ours, known = getattr(config.encoder, key), getattr(theirs.encoder, key)
             if ours != known:
