@@ -58,3 +58,15 @@ def test_data_errors_say_where(where, text):
 )
 def test_suggest(name, known, text):
     assert errors.suggest(name, known) == text
+
+
+def test_out_of_memory_is_told_and_other_words_on_memory_are_not():
+    short = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"
+    assert isinstance(errors.foresee(RuntimeError(short)), errors.ResourceError)
+    for ours in ("CUDA error: an illegal memory access was encountered", "wrong memory format"):
+        assert errors.foresee(RuntimeError(ours)) is None
+
+
+def test_what_another_library_says_becomes_part_of_a_sentence():
+    assert errors.first_line(RuntimeError("\n  No such thing.\nMore of it")) == "No such thing"
+    assert errors.first_line(AssertionError()) == "AssertionError"

@@ -24,7 +24,7 @@ from plait.errors import RunError, suggest
 from plait.export.runtime import ExportedModel, is_exported
 from plait.predict import Answerer, Predictor
 from plait.training.checkpoint import write_text
-from plait.training.folder import RunFolder
+from plait.training.folder import RunFolder, check_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ def load(
 def load_to_calibrate(
     run: str | Path, *, device: str = "auto"
 ) -> Predictor | Ensemble | ExportedModel:
-    """Read a model without temperatures of its own; those of an ensemble's members are theirs."""
+    """Read a model without its own temperatures; members of an ensemble keep theirs."""
     if is_ensemble(Path(run)):
         return Ensemble.load(run, device=device, calibrated=False, members_calibrated=True)
     return load(run, device=device, calibrated=False)
@@ -137,8 +137,7 @@ def _elect_labels(answers: Floats, threshold: float) -> Floats:
 def make_ensemble(runs: Sequence[str | Path], out: str | Path, how: How = "mode") -> Path:
     """Write an ensemble of runs that share their tasks; they stay where they are."""
     folder = Path(out)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} exists already and is not overwritten; choose another --out")
+    check_place(folder)
     members = [Path(run) for run in runs]
     if not members:
         raise RunError("an ensemble has at least one member")

@@ -91,6 +91,7 @@ class Interrupted(PlaitError):  # noqa: N818 - it is no error that a user stops
 # --- what the machine says ---------------------------------------------------------------
 
 _RESOURCES = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO}
+_NO_MEMORY = ("out of memory", "not enough memory", "allocate memory")
 
 
 def foresee(error: Exception) -> PlaitError | None:
@@ -104,13 +105,23 @@ def foresee(error: Exception) -> PlaitError | None:
         where = f"{error.filename}: " if error.filename else ""
         said = f"{where}{error.strerror or error}"
         return ResourceError(said) if error.errno in _RESOURCES else UsageError(said)
-    # torch's error for a full GPU is a RuntimeError, and torch is not imported here.
+    # torch's errors are RuntimeErrors, and torch is not imported here. An "illegal memory access"
+    # or a wrong "memory format" is a mistake of ours.
     if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and "memory" in str(error)
+        isinstance(error, RuntimeError) and any(word in str(error) for word in _NO_MEMORY)
     ):
         said = f"out of memory: {error}" if str(error) else "out of memory"
         return ResourceError(f"{said}; other programs may hold some of it")
     return None
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what another library's error says, for a sentence of ours.
+
+    One that says nothing is told by its kind.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 # --- names -------------------------------------------------------------------------------

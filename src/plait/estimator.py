@@ -24,6 +24,7 @@ from plait.errors import RecipeError, UsageError, suggest
 from plait.evaluate import accuracy
 from plait.predict import Predictor, require_list
 from plait.runs import train
+from plait.training.folder import is_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -138,7 +139,7 @@ class TextEstimator:
             place = table.setdefault(section, {}) if section else table
             place[last] = _plain(getattr(self, name))
         try:
-            config = resolve(table, (), None, None, own)
+            config = resolve(table, (), own)
         except RecipeError as error:
             told = str(error)
             for name, key in KEYS.items():
@@ -151,12 +152,12 @@ class TextEstimator:
                 f"{own}: overrides = {self.overrides!r}: should be a list of words such as "
                 "'train.warmup=0.1'"
             )
-        return resolve(table, self.overrides, None, None, f"{own}: overrides")
+        return resolve(table, self.overrides, f"{own}: overrides")
 
     def _refuse_taken(self) -> None:
         """Refuse a folder that holds something already, which is no run to go on with here."""
         out = None if self.out is None else Path(self.out)
-        if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out is not None and is_taken(out):
             raise UsageError(
                 f"{type(self).__name__}: out = {str(out)!r} exists already and is not overwritten; "
                 "choose another folder"

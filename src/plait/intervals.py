@@ -86,7 +86,6 @@ def draw_share(
     generator: np.random.Generator,
     *,
     groups: ArrayLike | None = None,
-    draws: int = DRAWS,
 ) -> Interval:
     """Return the interval of a share of rows, groups drawn together.
 
@@ -94,7 +93,7 @@ def draw_share(
     of 20. Then the exact bound of that many groups stands in (Clopper and Pearson 1934).
     """
     values = np.asarray(flags, dtype=np.float64)
-    interval = take_middle(draw_means(values, generator, groups=groups, draws=draws))
+    interval = take_middle(draw_means(values, generator, groups=groups))
     if not len(values) or values.min() != values.max():
         return interval
     count = len(values) if groups is None else len(np.unique(np.asarray(groups)))

@@ -323,7 +323,7 @@ class MeanSquaredError(Loss):
 
 
 @LOSSES.register("cosine-mse")
-class CosineMSE(Loss):
+class CosineMSE(MeanSquaredError):  # noqa: N818 - an error to be made small, none to be raised
     """Squared error of a score read off a cosine, which lies in -1 to 1.
 
     `map` says how: "clipped" takes range x max(cos, 0), "plain" range x cos,
@@ -332,7 +332,6 @@ class CosineMSE(Loss):
     `scale` as in mse.
     """
 
-    kinds = ("score",)
     takes = "cosine"
 
     def __init__(
@@ -342,23 +341,14 @@ class CosineMSE(Loss):
         map: Literal["clipped", "plain", "shifted"] = "clipped",
         scale: Literal["unit", "raw"] = "unit",
     ):
-        super().__init__(spec)
-        self.map, self.scale = map, scale
+        super().__init__(spec, scale=scale)
+        self.map = map
 
     def _unit(self, outputs: Tensor) -> Tensor:
         cosine = _full(outputs).squeeze(-1)
         if self.map == "clipped":
             return cosine.clamp(min=0)
         return cosine if self.map == "plain" else (cosine + 1) / 2
-
-    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean squared error of the mapped cosine, in the scale set."""
-        target = self._to_unit(labels) if self.scale == "unit" else labels
-        return F.mse_loss(self.value(outputs), target)
-
-    def decode(self, outputs: Tensor) -> Tensor:
-        """The mapped cosine, held inside the range."""
-        return self._from_unit(self._unit(outputs)).clamp(*self.spec.range)
 
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """The mapped cosine as the chance of a yes; flat outside 0 to 1."""

@@ -22,17 +22,14 @@ from plait.errors import DataError, UsageError
 from plait.training.build import load_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
     from torch import Tensor
 
+    from plait.check.rows import Progress
     from plait.config import RunConfig
     from plait.data.fingerprints import Hashes
-
-    Progress = Callable[[str, int, int], None]
-    """Called with what is done, how much of it, and how much there is."""
 
 BLOCK = 1 << 26
 """Similarities that are looked at together."""
@@ -81,9 +78,9 @@ def find_pairs(
     bare = config.model_copy(
         update={"tasks": config.tasks | {task: spec.model_copy(update={"augment": ()})}}
     )
-    rows = load_data(
-        bare, embedder.tokenizer, "train", data=data, tasks={task: None}, progress=reading
-    )[task]
+    rows = load_data(bare, embedder.tokenizer, "train", data=data, tasks=[task], progress=reading)[
+        task
+    ]
     every = pa.array([text for row in rows.read_texts() for text in row], pa.string())
     keys, first = np.unique(text_keys(every), return_index=True)
     order = np.argsort(first)  # as they stand in the files

@@ -14,7 +14,7 @@ import torch
 
 from plait.answers.stream import answer_file, refuse_abstaining
 from plait.calibration import apply_temperature, read_temperatures
-from plait.data import Collator, Dataset, Tokenizer, find_implied
+from plait.data import ONE_TEXT, Collator, Dataset, Tokenizer, find_implied
 from plait.errors import RunError, UsageError, suggest
 from plait.evaluate import Scorer, Scores, Task, choose_room, score_answers
 from plait.model.dense import keep_copies
@@ -32,7 +32,7 @@ from plait.training.build import (
 )
 from plait.training.checkpoint import hash_file, load_weights
 from plait.training.folder import RunFolder
-from plait.types import Prediction, TaskSpec
+from plait.types import Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,9 +54,6 @@ Text = str | tuple[str, ...]
 
 
 PRECISIONS = ("auto", "run", "fp32", "bf16", "int8")
-
-ONE_TEXT = TaskSpec(kind="score", text=("text",))
-"""What a text to be embedded looks like to the collator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,7 @@ class Answerer(ABC):
     def answer_uncalibrated(
         self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
     ) -> Floats:
-        """Return the same as the model gives it."""
+        """Return what `answer` does, before calibration."""
 
     @abstractmethod
     def watched(self, progress: Progress) -> Self:
@@ -295,9 +292,7 @@ class SingleModel(Answerer):
     def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
         """Make a data set of texts given by hand."""
         encoder = self.config.encoder
-        return Dataset.from_texts(
-            texts, self.tokenizer, encoder.max_length, truncate=encoder.truncate
-        )
+        return Dataset.from_texts(texts, self.tokenizer, encoder.max_length, encoder.truncate)
 
     def read(
         self,
@@ -366,15 +361,8 @@ class Predictor(SingleModel):
         form = choose_form(config.precision if as_trained else precision, place, as_trained)
         autocast, batch_size = torch.bfloat16 if form == "bf16" else None, 64
         if place.type == "cpu" and not as_trained:  # else the figures are to be the same
-            # What is packed computes in its own precision, and the rest around it in fp32.
-            packed = pack(model.encoder, form, first_only=model.reads_first_only())
-            if form == "int8" and packed is None:
-                raise UsageError(
-                    "precision int8 is for plait's own BERT, which this run's encoder is not; "
-                    "choose auto or fp32"
-                )
-            if packed is not None:
-                model.encoder, autocast = packed, None
+            if _pack_encoder(model, form):  # which has its own precision, and the rest fp32
+                autocast = None
             # Fewer rows pad less, and what they make stays in the CPU's cache.
             batch_size = 32
         tokenizer = Tokenizer.from_file(folder.tokenizer)
@@ -448,6 +436,19 @@ class Predictor(SingleModel):
                 found = self.model.embed(batch.to(device).tokens)
                 vectors[place.numpy()] = found.float().cpu().numpy()
         return vectors
+
+
+def _pack_encoder(model: MultitaskModel, form: Form) -> bool:
+    """Lay a model's encoder out for a CPU; say whether that could be done."""
+    packed = pack(model.encoder, form, first_only=model.reads_first_only())
+    if packed is not None:
+        model.encoder = packed
+    elif form == "int8":
+        raise UsageError(
+            "precision int8 is for plait's own BERT, which this run's encoder is not; choose auto "
+            "or fp32"
+        )
+    return packed is not None
 
 
 def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:

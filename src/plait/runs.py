@@ -23,7 +23,7 @@ from plait.training import run
 from plait.training.build import build_tasks, check_parts
 from plait.training.cards import card_renewed
 from plait.training.checkpoint import hash_file, write_text
-from plait.training.folder import RunFolder
+from plait.training.folder import RunFolder, is_taken
 from plait.training.run import Outcome
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _check_members(config: EnsembleConfig) -> None:
 
 def _check_place(folder: Path, *, resume: bool, command: str) -> None:
     begun = (folder / MEMBERS).is_dir()
-    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not resume and is_taken(folder):
         go_on = f"go on there with `{command}`, or " if begun else ""
         raise RunError(
             f"{folder} exists already and is not overwritten; {go_on}choose another --out"

@@ -269,28 +269,39 @@ class Fixed(Sampled):
         return {task: self.probabilities.get(task, 0.0) for task in sizes}
 
 
+@dataclass(kw_only=True)
+class BySize(Sampled):
+    """Base of those that draw by the tasks' examples: p ~ N^alpha."""
+
+    @abstractmethod
+    def alpha(self, epoch: int, num_epochs: int) -> float:
+        """Return the exponent of an epoch, counted from 0."""
+
+    def weigh(self, sizes: Mapping[str, Size], epoch: int, num_epochs: int) -> dict[str, float]:
+        """N to the power of the epoch's alpha."""
+        alpha = self.alpha(epoch, num_epochs)
+        # Against the largest, so that no power is too large for a float.
+        largest = max(size.examples for size in sizes.values())
+        return {task: (size.examples / largest) ** alpha for task, size in sizes.items()}
+
+
 @SCHEDULES.register("proportional")
 @dataclass(kw_only=True)
-class Proportional(Sampled):
+class Proportional(BySize):
     """Each update draws its task in proportion to its examples; an epoch is `steps` of them.
 
     p ~ N, N the number of the task's examples. `steps` is as many as all tasks have batches
     unless set; tasks go on across epochs from where they stopped.
     """
 
-    def weigh(
-        self,
-        sizes: Mapping[str, Size],
-        epoch: int,  # noqa: ARG002
-        num_epochs: int,  # noqa: ARG002
-    ) -> dict[str, float]:
-        """N to the power of 1."""
-        return _powers(sizes, 1.0)
+    def alpha(self, epoch: int, num_epochs: int) -> float:  # noqa: ARG002
+        """Return 1."""
+        return 1.0
 
 
 @SCHEDULES.register("square-root")
 @dataclass(kw_only=True)
-class SquareRoot(Sampled):
+class SquareRoot(BySize):
     """Each update draws its task by the root of its examples; an epoch is `steps` of them.
 
     p ~ N^0.5 (Stickland and Murray 2019), N the number of the task's examples: large tasks lead,
@@ -298,19 +309,14 @@ class SquareRoot(Sampled):
     tasks go on across epochs from where they stopped.
     """
 
-    def weigh(
-        self,
-        sizes: Mapping[str, Size],
-        epoch: int,  # noqa: ARG002
-        num_epochs: int,  # noqa: ARG002
-    ) -> dict[str, float]:
-        """N to the power of a half."""
-        return _powers(sizes, 0.5)
+    def alpha(self, epoch: int, num_epochs: int) -> float:  # noqa: ARG002
+        """Return a half."""
+        return 0.5
 
 
 @SCHEDULES.register("annealed")
 @dataclass(kw_only=True)
-class Annealed(Sampled):
+class Annealed(BySize):
     """Draws in proportion to examples at first, nearly evenly at last; an epoch is `steps` of them.
 
     p ~ N^alpha with alpha = 1 - 0.8 (e - 1) / (E - 1) in epoch e of E, counted from 1
@@ -319,19 +325,14 @@ class Annealed(Sampled):
     stopped.
     """
 
-    def weigh(self, sizes: Mapping[str, Size], epoch: int, num_epochs: int) -> dict[str, float]:
-        """N to the power of the epoch's alpha."""
-        return _powers(sizes, self.alpha(epoch, num_epochs))
-
-    @staticmethod
-    def alpha(epoch: int, num_epochs: int) -> float:
+    def alpha(self, epoch: int, num_epochs: int) -> float:
         """Return the exponent of an epoch, which counts from 0 here."""
         return 1 - 0.8 * epoch / max(1, num_epochs - 1)
 
 
 @SCHEDULES.register("temperature")
 @dataclass(kw_only=True)
-class Temperature(Sampled):
+class Temperature(BySize):
     """Each update draws its task by any root of its examples; an epoch is `steps` of them.
 
     p ~ N^(1/T), T being `temperature`: 1 is proportional, 2 the square root, and the
@@ -346,24 +347,12 @@ class Temperature(Sampled):
         if self.temperature <= 0:
             raise ValueError(f"temperature must be above 0, not {self.temperature:g}")
 
-    def weigh(
-        self,
-        sizes: Mapping[str, Size],
-        epoch: int,  # noqa: ARG002
-        num_epochs: int,  # noqa: ARG002
-    ) -> dict[str, float]:
-        """N to the power of 1/T."""
-        return _powers(sizes, 1 / self.temperature)
+    def alpha(self, epoch: int, num_epochs: int) -> float:  # noqa: ARG002
+        """Return 1/T."""
+        return 1 / self.temperature
 
 
 # --- shared ------------------------------------------------------------------------------
-
-
-def _powers(sizes: Mapping[str, Size], alpha: float) -> dict[str, float]:
-    """Weigh each task by its examples to a power."""
-    # Against the largest, so that no power is too large for a float.
-    largest = max(size.examples for size in sizes.values())
-    return {task: (size.examples / largest) ** alpha for task, size in sizes.items()}
 
 
 def _capped(count: int, cap: int | None) -> int:

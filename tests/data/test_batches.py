@@ -10,7 +10,7 @@ import tokenizers
 import torch
 from torch import Tensor
 
-from plait.data import Collator, Dataset, Rows, Tokenizer, collate, iterate, text_lengths
+from plait.data import Collator, Dataset, Rows, Tokenizer, collate, text_lengths
 from plait.types import TaskSpec
 
 SINGLE = TaskSpec(kind="binary", text="a")
@@ -137,15 +137,6 @@ def test_short_fixed_length_still_ends_well(tokenizer: Tokenizer) -> None:
     assert torch.equal(tokens.ids, ids)
 
 
-def test_fixed_length_never_waits_for_the_device(tokenizer: Tokenizer) -> None:
-    """Tensors without data cannot be looked into: whatever did would raise."""
-    dataset = Dataset.from_texts(random_pairs(6, 20), tokenizer, 16).to("meta")
-    rows = torch.arange(20, device="meta")
-    for spec in (JOINED, APART):
-        batch = collate(dataset, rows, spec, tokenizer.layout, max_length=16, length=16)
-        assert batch.tokens.ids.device.type == "meta"
-
-
 def test_segments_off(tokenizer: Tokenizer) -> None:
     dataset = Dataset.from_texts(random_pairs(6, 20), tokenizer, 16)
     rows = torch.arange(20)
@@ -182,7 +173,8 @@ def test_iterate(tokenizer: Tokenizer, spec: TaskSpec) -> None:
     lengths = text_lengths(dataset, spec, layout, 24)
     seen = []
     widths = []
-    for rows, batch in iterate(dataset, 16, spec, layout, max_length=24):
+    collator = Collator(layout, 24)
+    for rows, batch in collator.iterate(dataset, spec, 16):
         again = collate(dataset, rows, spec, layout, max_length=24)
         assert torch.equal(batch.tokens.ids, again.tokens.ids)
         assert batch.tokens.ids.shape[1] == lengths[rows].max()
@@ -192,9 +184,7 @@ def test_iterate(tokenizer: Tokenizer, spec: TaskSpec) -> None:
     assert widths == sorted(widths, reverse=True)
     some = torch.tensor([4, 90, 17])
     assert sorted(
-        int(i)
-        for rows, _ in iterate(dataset, 2, spec, layout, max_length=24, rows=some)
-        for i in rows
+        int(i) for rows, _ in collator.iterate(dataset, spec, 2, rows=some) for i in rows
     ) == [4, 17, 90]
 
 
@@ -202,35 +192,13 @@ def test_short_rows_fill_the_room(tokenizer: Tokenizer) -> None:
     """A batch has as many rows as have room with their padding, and never fewer than asked for."""
     dataset = Dataset.from_texts(random_pairs(30, 100), tokenizer, 24)
     sizes = []
-    for rows, batch in iterate(dataset, 4, JOINED, tokenizer.layout, max_length=24, room=120):
+    for rows, batch in Collator(tokenizer.layout, 24).iterate(dataset, JOINED, 4, room=120):
         count, length = batch.tokens.ids.shape
         sizes.append(count)
         assert len(rows) == count == max(4, 120 // length) or sum(sizes) == 100
     assert sum(sizes) == 100
     assert sizes[0] == 120 // 24
     assert max(sizes) > sizes[0]
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("spec", [JOINED, APART])
-def test_a_cuda_graph_captures_it(tokenizer: Tokenizer, spec: TaskSpec) -> None:
-    dataset = Dataset.from_texts(random_pairs(30, 100), tokenizer, 24)
-    there = dataset.to("cuda")
-    rows = torch.arange(32, device="cuda")
-
-    def run() -> Tensor:
-        layout = tokenizer.layout
-        return collate(there, rows, spec, layout, max_length=24, length=24).tokens.ids
-
-    run()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        ids = run()
-    other = torch.randperm(100)[:32]
-    rows.copy_(other)
-    graph.replay()
-    expected = collate(dataset, other, spec, tokenizer.layout, max_length=24, length=24)
-    assert torch.equal(ids.cpu(), expected.tokens.ids)
 
 
 @pytest.mark.parametrize("spec", [JOINED, APART])

@@ -155,7 +155,7 @@ SQUARES = {"mood": Size(400, 50), "same": Size(100, 13), "near": Size(25, 4)}
 
 
 def test_annealed_exponents_over_five_epochs():
-    alpha = SCHEDULES["annealed"].alpha
+    alpha = SCHEDULES["annealed"]().alpha
     assert [alpha(e, 5) for e in range(5)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
     assert [alpha(e, 2) for e in range(2)] == pytest.approx([1.0, 0.2])
     assert alpha(0, 1) == 1.0  # no division by E - 1 = 0

@@ -12,9 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.data import Collator, Dataset, Layout, Ragged
+from plait.data import ONE_TEXT, Collator, Dataset, Layout, Ragged
 from plait.pretrain.base import Sources
-from plait.pretrain.corpus import ONE_TEXT, Corpus, Texts, every_text
+from plait.pretrain.corpus import Corpus, Texts, every_text
 
 Rows = Sequence[Sequence[int]]
 

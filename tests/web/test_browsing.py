@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from plait.ensemble import make_ensemble
 from plait.report.markup import MARK
 from plait.web.catalog import Catalog
 from plait.web.errands import MOST_WAITING, Busy, Errands
+from plait.web.logs import Log
 from plait.web.making import hide_folders
 from plait.web.records import MOST_POINTS, find_report, read_curves, read_record
 
@@ -227,3 +229,17 @@ def test_few_things_wait_to_be_made(tmp_path):
     began = time.monotonic()
     errands.close()  # gives up what is under way
     assert time.monotonic() - began < 5
+
+
+def test_what_nobody_foresaw_is_in_the_log_with_its_place(tmp_path):
+    lines = io.StringIO()
+    errands = Errands(device="cpu", log=Log(lines))
+    errand = errands.ask("a thing nobody makes", tmp_path)
+    until = time.monotonic() + 60
+    while not lines.getvalue() and time.monotonic() < until:
+        time.sleep(0.05)
+    errands.close()
+    assert errand.error == "it failed (KeyError)"
+    told = json.loads(lines.getvalue())
+    assert (told["event"], told["error"]) == ("not_made", "KeyError")
+    assert "errands.py:" in told["where"]

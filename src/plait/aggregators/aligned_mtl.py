@@ -4,13 +4,10 @@ Algorithm 1)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from plait.aggregators.base import AGGREGATORS
 from plait.aggregators.gram import TorchJDAggregator
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @AGGREGATORS.register("aligned-mtl")
@@ -32,8 +29,3 @@ class AlignedMTL(TorchJDAggregator):
         from torchjd.aggregation import AlignedMTLWeighting
 
         return AlignedMTLWeighting(scale_mode=self.scale)
-
-    def weights(self, gram: Tensor, size: float, tasks: list[str]) -> Tensor:
-        """Ask torchjd, whose answer is a mean."""
-        found = super().weights(gram, size, tasks)
-        return found * len(gram) if self.reduction == "sum" else found

@@ -4,13 +4,10 @@ Algorithm 1)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from plait.aggregators.base import AGGREGATORS
 from plait.aggregators.gram import TorchJDAggregator
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @AGGREGATORS.register("cagrad")
@@ -33,8 +30,3 @@ class CAGrad(TorchJDAggregator):
         from torchjd.aggregation import CAGradWeighting
 
         return CAGradWeighting(c=self.c)
-
-    def weights(self, gram: Tensor, size: float, tasks: list[str]) -> Tensor:
-        """Ask torchjd, whose answer is a mean."""
-        found = super().weights(gram, size, tasks)
-        return found * len(gram) if self.reduction == "sum" else found

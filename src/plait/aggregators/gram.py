@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from plait.aggregators.base import Aggregator, inner_products, row_names
 
@@ -51,6 +51,7 @@ class TorchJDAggregator(GramAggregator):
     """A method of torchjd, which comes with an extra of plait's."""
 
     solver: Callable[[Tensor], Tensor]
+    reduction: Literal["mean", "sum"]
 
     def __post_init__(self) -> None:
         try:
@@ -65,5 +66,6 @@ class TorchJDAggregator(GramAggregator):
         """Import torchjd and make its part that turns inner products into weights."""
 
     def weights(self, gram: Tensor, size: float, tasks: list[str]) -> Tensor:  # noqa: ARG002
-        """Ask torchjd."""
-        return self.solver(gram)
+        """Ask torchjd, whose answer is a mean."""
+        found = self.solver(gram)
+        return found * len(gram) if self.reduction == "sum" else found

@@ -31,11 +31,6 @@ class UPGrad(TorchJDAggregator):
 
         return UPGradWeighting(projector=_projector())
 
-    def weights(self, gram: Tensor, size: float, tasks: list[str]) -> Tensor:
-        """Ask torchjd, whose answer is a mean."""
-        found = super().weights(gram, size, tasks)
-        return found * len(gram) if self.reduction == "sum" else found
-
 
 def _projector() -> Any:
     """Make the projector that torchjd asks for, on scipy's non-negative least squares."""

@@ -56,7 +56,7 @@ class Format(ABC):
 
 
 class Words(Format):
-    """For reading."""
+    """Texts and answers in words, for people."""
 
     def encode(self, records: Records, answers: Answers) -> bytes:
         """Return the texts of a row, and below them a line for each task."""

@@ -18,6 +18,7 @@ from plait.answers.journal import refuse_others
 from plait.data.locks import lock
 from plait.errors import RunError
 from plait.training.checkpoint import disk_full_told, remove_leftovers
+from plait.training.folder import is_taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,7 +48,7 @@ class Manifest:
     def opened(self, *, resume: bool) -> Iterator[Manifest]:
         """Begin the folder, or go on with the one that is there, and keep others out of it."""
         out, place = self.out, self.out / NAME
-        if not resume and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if not resume and is_taken(out):
             begun = "go on there with --resume, or " * place.exists()
             raise RunError(f"{out} exists already and is not overwritten; {begun}name another")
         if resume and not place.is_file():

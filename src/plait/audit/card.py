@@ -58,10 +58,6 @@ class Example:
     answer_after: str
     change: float
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Result:

@@ -18,6 +18,8 @@ FEW = 5
 """Training rows of a class below which it is hardly learnt."""
 MUCH = 0.8
 """Part of the rows that one class may have before accuracy stops telling anything."""
+MOST_NAMED = 8
+"""Classes that a sentence names."""
 
 
 def count_labels(rows: SplitRows) -> dict[str, int]:
@@ -89,6 +91,6 @@ def _check_range(rows: SplitRows) -> Iterator[Finding]:
         )
 
 
-def _list(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _list(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

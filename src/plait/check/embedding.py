@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from plait.data import Dataset, Tokenizer, iterate
+from plait.data import ONE_TEXT, Collator, Dataset, Tokenizer
 from plait.model.encoder import load_encoder, pool
 from plait.model.inference import pack, why_not
 from plait.model.sources import find_encoder
 from plait.training.build import choose_device
-from plait.types import TaskSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from plait.model.interface import Encoder
 
 BATCH = 64
-ONE_TEXT = TaskSpec(kind="score", text=("text",))
 
 
 class Embedder:
@@ -47,15 +45,13 @@ class Embedder:
     def __call__(self, texts: Sequence[str], what: str, progress: Progress | None) -> Tensor:
         """Return the pooled vector of each text, [texts, width] fp32 on the CPU."""
         dataset = Dataset.from_texts([(text,) for text in texts], self.tokenizer, self.max_length)
-        layout, done = self.tokenizer.layout, 0
+        collator, done = Collator(self.tokenizer.layout, self.max_length), 0
         found = torch.zeros(len(texts), self.encoder.width)
         with (
             torch.inference_mode(),
             torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast),
         ):
-            for rows, batch in iterate(
-                dataset, BATCH, ONE_TEXT, layout, max_length=self.max_length
-            ):
+            for rows, batch in collator.iterate(dataset, ONE_TEXT, BATCH):
                 tokens = batch.to(self.device).tokens
                 vectors = pool(self.encoder(tokens), tokens.mask, self.pooling)
                 found[rows] = vectors.float().cpu()

@@ -12,6 +12,7 @@ it, not a proof: the classifier errs too, and says how often.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +20,10 @@ import torch
 from torch.nn import functional as F
 
 from plait.check.findings import num_rows
+from plait.evaluate import log_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
     from torch import Tensor
@@ -47,6 +49,7 @@ labels changed at random, most suspects had their right label; with it they are 
 of them are wrong still varies much from task to task."""
 UNUSUAL = 4.0
 """Robust standard deviations that a score's error must reach."""
+ADVICE = "look at the first ones: they are sorted by how sure it is; it errs, so change none unseen"
 
 
 def make_features(
@@ -146,12 +149,25 @@ def thresholds_of(labels: npt.NDArray[np.int64], probabilities: Floats) -> Float
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Labelled rows of a split that are looked at, and what they are judged by."""
+
+    rows: SplitRows
+    kept: npt.NDArray[np.int64]
+    """Which of the split's rows they are."""
+    labels: Floats
+    """[kept]"""
+    features: Tensor
+    """[kept, width]"""
+
+
 def check_mislabelled(
     splits: Sequence[SplitRows], embedder: Embedder, seed: int, progress: Progress | None = None
 ) -> Iterator[Finding]:
     """Tell of rows of a task's train and dev that are likely to have a wrong label."""
     labelled = {rows.split: rows for rows in splits if rows.labels is not None}
-    train = labelled.get("train")
+    train, dev = labelled.get("train"), labelled.get("dev")
     if train is None or train.labels is None:
         return
     if train.labels.ndim != 1:
@@ -163,103 +179,52 @@ def check_mislabelled(
         return
     if len(train) < FEWEST or len(np.unique(train.labels)) < 2:
         return
+
+    def encode(rows: SplitRows, kept: npt.NDArray[np.int64]) -> Encoded:
+        assert rows.labels is not None
+        texts = [rows.texts[i] for i in kept]
+        features = make_features(embedder, texts, f"{rows.task} {rows.split}", progress)
+        return Encoded(rows, kept, rows.labels[kept], features)
+
     kept = np.arange(len(train))
     if len(train) > MOST_ROWS:
         kept = np.sort(np.random.default_rng(seed).choice(len(train), MOST_ROWS, replace=False))
     judge = _judge_scores if train.config.kind == "score" else _judge_classes
-    name, texts = train.task, [train.texts[i] for i in kept]
-    features = make_features(embedder, texts, f"{name} train", progress)
-    dev = labelled.get("dev")
-    others = None
-    if dev is not None:
-        others = make_features(embedder, dev.texts, f"{name} dev", progress)
-    yield from judge(train, kept, features, dev, others, seed)
-
-
-def _judge_classes(
-    train: SplitRows,
-    kept: npt.NDArray[np.int64],
-    features: Tensor,
-    dev: SplitRows | None,
-    dev_features: Tensor | None,
-    seed: int,
-) -> Iterator[Finding]:
-    assert train.labels is not None
-    labels = train.labels[kept].astype(np.int64)
-    targets, num_classes = torch.from_numpy(labels), len(train.config.labels)
-    folds = fold_of(train.prints[kept], seed)
-    answers = {decay: _ask(features, targets, num_classes, folds, decay) for decay in DECAYS}
-    decay = min(answers, key=lambda d: log_loss(labels, answers[d]))
-    probabilities = answers[decay]
-    accuracy = float((probabilities.argmax(axis=1) == labels).mean())
-    baseline = float(np.bincount(labels).max() / len(labels))
-    if 1 - accuracy > (1 - BETTER) * (1 - baseline):
-        yield _no_word(train, f"{accuracy:.0%} of rows right, the largest class has {baseline:.0%}")
-        return
-    thresholds = thresholds_of(labels, probabilities)
-    known = f"a classifier on the untrained encoder, which has {accuracy:.0%} of rows right"
-    yield from _suspects(train, kept, labels, probabilities, thresholds, known)
-    if dev is not None and dev_features is not None and dev.labels is not None:
-        fitted = fit_classes(features, targets, num_classes, decay)
-        told = fitted(dev_features).softmax(1).numpy()
-        own = dev.labels.astype(np.int64)
-        yield from _suspects(dev, np.arange(len(dev)), own, told, thresholds, known)
+    fitted_on = encode(train, kept)
+    asked_about = None if dev is None else encode(dev, np.arange(len(dev)))
+    yield from judge(fitted_on, asked_about, fold_of(train.prints[kept], seed))
 
 
 def _ask(
+    fit: Callable[[Tensor, Tensor], Linear],
     features: Tensor,
     targets: Tensor,
-    num_classes: int,
     folds: npt.NDArray[np.int64],
-    decay: float,
-) -> Floats:
-    """Return each row's probabilities, [rows, classes], from a fit on the other folds."""
-    probabilities = np.zeros((len(targets), num_classes))
+) -> Tensor:
+    """Return the outputs for each row of what was fitted on the other folds."""
+    parts, rows = [], []
     for fold in range(NUM_FOLDS):
         inside = torch.from_numpy(folds != fold)
-        fitted = fit_classes(features[inside], targets[inside], num_classes, decay)
-        probabilities[folds == fold] = fitted(features[~inside]).softmax(1).numpy()
-    return probabilities
+        parts.append(fit(features[inside], targets[inside])(features[~inside]))
+        rows.append(torch.nonzero(~inside).squeeze(1))
+    return torch.cat(parts)[torch.cat(rows).argsort()]
 
 
-def log_loss(labels: npt.NDArray[np.int64], probabilities: Floats) -> float:
-    """Return the mean of -log of what each row's own label was given."""
-    own = probabilities[np.arange(len(labels)), labels]
-    return float(-np.log(np.maximum(own, 1e-12)).mean())
-
-
-def _suspects(
-    rows: SplitRows,
-    kept: npt.NDArray[np.int64],
-    labels: npt.NDArray[np.int64],
-    probabilities: Floats,
-    thresholds: Floats,
-    known: str,
+def _tell(
+    some: Encoded, found: npt.NDArray[np.int64], details: list[str], known: str
 ) -> Iterator[Finding]:
-    found, likely = find_suspects(labels, probabilities, thresholds)
-    if len(found) == 0:
+    if not len(found):
         return
-    names = rows.config.labels
-    details = [
-        f"labelled {names[labels[row]]} ({probabilities[row, labels[row]]:.0%}), "
-        f"rather {names[other]} ({probabilities[row, other]:.0%})"
-        for row, other in zip(found, likely, strict=True)
-    ]
-    yield rows.finding(
-        "mislabelled", "note", _sentence(len(found), len(kept), known), ADVICE, kept[found], details
+    are = "is" if len(found) == 1 else "are"
+    sentence = (
+        f"{num_rows(len(found))} of {len(some.kept):,} {are} likely to be mislabelled by the word "
+        f"of {known}"
     )
+    yield some.rows.finding("mislabelled", "note", sentence, ADVICE, some.kept[found], details)
 
 
-ADVICE = "look at the first ones: they are sorted by how sure it is; it errs, so change none unseen"
-
-
-def _sentence(count: int, total: int, known: str) -> str:
-    are = "is" if count == 1 else "are"
-    return f"{num_rows(count)} of {total:,} {are} likely to be mislabelled by the word of {known}"
-
-
-def _no_word(rows: SplitRows, why: str) -> Finding:
-    return rows.finding(
+def _no_word(some: Encoded, why: str) -> Finding:
+    return some.rows.finding(
         "mislabelled",
         "note",
         f"the untrained encoder cannot tell the labels apart ({why}), so no row is suspected",
@@ -267,22 +232,54 @@ def _no_word(rows: SplitRows, why: str) -> Finding:
     )
 
 
-def _judge_scores(
-    train: SplitRows,
-    kept: npt.NDArray[np.int64],
-    features: Tensor,
-    dev: SplitRows | None,
-    dev_features: Tensor | None,
-    seed: int,
+# --- classes -----------------------------------------------------------------------------
+
+
+def _judge_classes(
+    train: Encoded, dev: Encoded | None, folds: npt.NDArray[np.int64]
 ) -> Iterator[Finding]:
-    assert train.labels is not None
-    scores = torch.from_numpy(train.labels[kept])
-    folds = fold_of(train.prints[kept], seed)
-    decay = float(features.shape[1])  # as strong as the data where there are few rows a feature
-    answers = torch.zeros_like(scores)
-    for fold in range(NUM_FOLDS):
-        inside = torch.from_numpy(folds != fold)
-        answers[~inside] = fit_scores(features[inside], scores[inside], decay)(features[~inside])
+    labels, num_classes = train.labels.astype(np.int64), len(train.rows.config.labels)
+    targets = torch.from_numpy(labels)
+    fits = [partial(fit_classes, num_classes=num_classes, decay=decay) for decay in DECAYS]
+    tried = [_ask(fit, train.features, targets, folds).softmax(1).numpy() for fit in fits]
+    best = int(np.argmin([log_loss(labels, probabilities) for probabilities in tried]))
+    fit, probabilities = fits[best], tried[best]
+    accuracy = float((probabilities.argmax(axis=1) == labels).mean())
+    baseline = float(np.bincount(labels).max() / len(labels))
+    if 1 - accuracy > (1 - BETTER) * (1 - baseline):
+        yield _no_word(train, f"{accuracy:.0%} of rows right, the largest class has {baseline:.0%}")
+        return
+    thresholds = thresholds_of(labels, probabilities)
+    known = f"a classifier on the untrained encoder, which has {accuracy:.0%} of rows right"
+    yield from _suspects(train, probabilities, thresholds, known)
+    if dev is not None:
+        told = fit(train.features, targets)(dev.features).softmax(1).numpy()
+        yield from _suspects(dev, told, thresholds, known)
+
+
+def _suspects(
+    some: Encoded, probabilities: Floats, thresholds: Floats, known: str
+) -> Iterator[Finding]:
+    labels, names = some.labels.astype(np.int64), some.rows.config.labels
+    found, likely = find_suspects(labels, probabilities, thresholds)
+    details = [
+        f"labelled {names[labels[row]]} ({probabilities[row, labels[row]]:.0%}), "
+        f"rather {names[other]} ({probabilities[row, other]:.0%})"
+        for row, other in zip(found, likely, strict=True)
+    ]
+    yield from _tell(some, found, details, known)
+
+
+# --- scores ------------------------------------------------------------------------------
+
+
+def _judge_scores(
+    train: Encoded, dev: Encoded | None, folds: npt.NDArray[np.int64]
+) -> Iterator[Finding]:
+    scores = torch.from_numpy(train.labels)
+    # As strong as the data where there are few rows a feature.
+    fit = partial(fit_scores, decay=float(train.features.shape[1]))
+    answers = _ask(fit, train.features, scores, folds)
     correlation = float(torch.corrcoef(torch.stack([answers, scores]))[0, 1])
     if not correlation > 0.3:
         yield _no_word(train, f"correlation {correlation:.2f} with the scores")
@@ -291,30 +288,19 @@ def _judge_scores(
     centre = float(np.median(errors))
     spread = 1.4826 * float(np.median(np.abs(errors - centre)))  # of a normal distribution
     known = f"a regression on the untrained encoder, which correlates to {correlation:.2f}"
-    yield from _unusual(train, kept, scores.numpy(), answers.numpy(), centre, spread, known)
-    if dev is not None and dev_features is not None and dev.labels is not None:
-        told = fit_scores(features, scores, decay)(dev_features).numpy()
-        yield from _unusual(dev, np.arange(len(dev)), dev.labels, told, centre, spread, known)
+    yield from _unusual(train, answers.numpy(), centre, spread, known)
+    if dev is not None:
+        told = fit(train.features, scores)(dev.features).numpy()
+        yield from _unusual(dev, told, centre, spread, known)
 
 
 def _unusual(
-    rows: SplitRows,
-    kept: npt.NDArray[np.int64],
-    scores: Floats,
-    answers: Floats,
-    centre: float,
-    spread: float,
-    known: str,
+    some: Encoded, answers: Floats, centre: float, spread: float, known: str
 ) -> Iterator[Finding]:
-    low, high = rows.config.range
-    off = np.abs(scores - np.clip(answers, low, high) - centre)
+    low, high = some.rows.config.range
+    held = np.clip(answers, low, high)
+    off = np.abs(some.labels - held - centre)
     found = np.flatnonzero(off > max(UNUSUAL * spread, 0.25 * (high - low)))
     found = found[np.argsort(-off[found], kind="stable")]
-    if len(found) == 0:
-        return
-    details = [
-        f"scored {scores[row]:g}, rather {np.clip(answers[row], low, high):.1f}" for row in found
-    ]
-    yield rows.finding(
-        "mislabelled", "note", _sentence(len(found), len(kept), known), ADVICE, kept[found], details
-    )
+    details = [f"scored {some.labels[row]:g}, rather {held[row]:.1f}" for row in found]
+    yield from _tell(some, found, details, known)

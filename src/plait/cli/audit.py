@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, RunArgument, load_watched
+from plait.cli.evaluate import (
+    DeviceOption,
+    RunArgument,
+    TasksOption,
+    check_new_file,
+    load_watched,
+)
 from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
@@ -24,10 +30,7 @@ LISTS = ("summary", "probes")
 
 def audit(
     run: RunArgument,
-    task: Annotated[
-        list[str] | None,
-        typer.Option("--task", metavar="TASK", help="Only this task; may be repeated."),
-    ] = None,
+    task: TasksOption = None,
     positive: Annotated[
         str | None,
         typer.Option(
@@ -81,12 +84,9 @@ def audit(
     from contextlib import nullcontext
 
     from plait.cli.display import Display
-    from plait.errors import UsageError
 
-    if out is not None and out.exists():
-        raise UsageError(f"{out} exists already and is not overwritten; name another --out")
-    if out is not None and not out.parent.is_dir():
-        raise UsageError(f"there is no folder {out.parent} for --out {out.name}")
+    if out is not None:
+        check_new_file(out, "--out")
     with Display() as display:
         from plait.audit import read_own
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plait.cli.evaluate import JsonOption
 from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArgument
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def check(
         bool,
         typer.Option("--show", help="Show the texts found, personal data too, not lines alone."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: JsonOption = False,
     csv: Annotated[
         Path | None,
         typer.Option("--csv", metavar="FILE", help="Write a line for every row found into FILE."),

@@ -24,6 +24,12 @@ RunArgument = Annotated[
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:1 ...")
 ]
+SplitOption = Annotated[SplitName, typer.Option("--split", help="Which files.")]
+TasksOption = Annotated[
+    list[str] | None,
+    typer.Option("--task", metavar="TASK", help="Only this task; may be repeated."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 Precision = Literal["auto", "run", "fp32", "bf16", "int8"]
 PrecisionOption = Annotated[
     Precision,
@@ -39,12 +45,9 @@ MOST_COLUMNS = 10
 
 def evaluate(
     run: RunArgument,
-    split: Annotated[SplitName, typer.Option("--split", help="Which files.")] = "dev",
+    split: SplitOption = "dev",
     data: DataOption = None,
-    task: Annotated[
-        list[str] | None,
-        typer.Option("--task", metavar="TASK", help="Only this task; may be repeated."),
-    ] = None,
+    task: TasksOption = None,
     without_implied: Annotated[
         bool,
         typer.Option(
@@ -52,7 +55,7 @@ def evaluate(
             help="Score pairs also without those that follow from training pairs.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: JsonOption = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "run",
 ) -> None:
@@ -108,6 +111,16 @@ def load_watched(
         display.work(f"{doing} {task}", done, total)
 
     return load(run, device=device, precision=precision).watched(progress)
+
+
+def check_new_file(path: Path, option: str) -> None:
+    """Refuse a file that cannot be written anew before anything slow begins."""
+    from plait.errors import UsageError
+
+    if path.exists():
+        raise UsageError(f"{path} exists already and is not overwritten; name another {option}")
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent} for {option} {path.name}")
 
 
 def check_labelled(

@@ -9,9 +9,12 @@ import typer
 
 from plait.cli.evaluate import (
     DeviceOption,
+    JsonOption,
     RunArgument,
-    SplitName,
+    SplitOption,
+    TasksOption,
     check_labelled,
+    check_new_file,
     load_watched,
 )
 from plait.cli.train import DataOption
@@ -35,16 +38,13 @@ MOST_LINES = 3
 
 def mistakes(
     run: RunArgument,
-    task: Annotated[
-        list[str] | None,
-        typer.Option("--task", metavar="TASK", help="Only this task; may be repeated."),
-    ] = None,
+    task: TasksOption = None,
     against: Annotated[
         Path | None,
         typer.Option("--against", metavar="RUN", help="Another run: what is fixed, what broken?"),
     ] = None,
     data: DataOption = None,
-    split: Annotated[SplitName, typer.Option("--split", help="Which files.")] = "dev",
+    split: SplitOption = "dev",
     top: Annotated[
         int | None,
         typer.Option(
@@ -67,7 +67,7 @@ def mistakes(
             "--csv", metavar="FILE", help="Write every mistake, with its file and line, as CSV."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: JsonOption = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Show what a run gets wrong, and in which kinds of text.
@@ -78,12 +78,9 @@ def mistakes(
     those that it broke.
     """
     from plait.cli.display import Display
-    from plait.errors import UsageError
 
-    if csv is not None and csv.exists():
-        raise UsageError(f"{csv} exists already and is not overwritten; name another --csv")
-    if csv is not None and not csv.parent.is_dir():
-        raise UsageError(f"there is no folder {csv.parent} for --csv {csv.name}")
+    if csv is not None:
+        check_new_file(csv, "--csv")
     with Display() as display:
         answerer = load_watched(run, device, display)
         check_labelled(answerer, split, data, task)

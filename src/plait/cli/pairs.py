@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plait.cli.evaluate import check_new_file
 from plait.cli.train import DataOption, OverrideOption, RecipeArgument
 
 if TYPE_CHECKING:
@@ -53,10 +54,7 @@ def pairs(
     from plait.config import read_recipe
     from plait.errors import UsageError
 
-    if out.exists():
-        raise UsageError(f"{out} exists already and is not overwritten; name another --out")
-    if not out.parent.is_dir():
-        raise UsageError(f"there is no folder {out.parent} for --out {out.name}")
+    check_new_file(out, "--out")
     config = read_recipe(recipe, override or ())
     chosen = _choose_task(config, task)
     with Display() as display:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plait.cli.evaluate import JsonOption
 from plait.cli.train import (
     DataOption,
     FromOption,
@@ -37,7 +38,7 @@ def plan(
             help="Plan with N training rows of a task, their files unread; may be repeated.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what a recipe will do, without training anything.
 

@@ -12,6 +12,8 @@ from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
     from plait.config import TaskConfig
+    from plait.data import Dataset
+    from plait.predict import Answerer
 
 SPLITS: tuple[Literal["dev"], Literal["test"]] = ("dev", "test")
 
@@ -35,16 +37,12 @@ def submit(
     There is one file per task and split, NAME-SPLIT-output.csv, its columns id and the recipe's
     submit_column; one that is there already is replaced.
     """
-    import csv
-
     from plait.cli.display import Display
     from plait.errors import UsageError
 
     written = []
     with Display() as display:
         predictor = load_watched(run, device, display, "answering", precision=precision)
-        from plait.training.checkpoint import atomic_path
-
         splits = {
             name: predictor.load_split(name, data=data, labelled=False, progress=display.reading)
             for name in ((split,) if split else SPLITS)
@@ -54,21 +52,28 @@ def submit(
         out.mkdir(parents=True, exist_ok=True)
         for name, datasets in splits.items():
             for task, dataset in datasets.items():
-                settings = predictor.config.tasks[task]
-                path = out / f"{settings.submit_name or task}-{name}-output.csv"
-                answers = predictor.answer(task, dataset)
-                with (
-                    atomic_path(path) as temporary,
-                    temporary.open("w", encoding="utf-8", newline="") as file,
-                ):
-                    writer = csv.writer(file, lineterminator="\n")
-                    writer.writerow(["id", settings.submit_column or f"Predicted_{task}"])
-                    for row_id, answer in zip(dataset.ids, answers, strict=True):
-                        value = predictor.describe(task, answer).value
-                        writer.writerow([row_id, spell_answer(value, settings)])
+                begin = predictor.config.tasks[task].submit_name or task
+                path = out / f"{begin}-{name}-output.csv"
+                _write_answers(path, predictor, task, dataset)
                 written.append(f"{path}: {len(dataset):,} answers")
     for line in written:
         typer.echo(line)
+
+
+def _write_answers(path: Path, predictor: Answerer, task: str, dataset: Dataset) -> None:
+    """Write the answer to every row, by its id."""
+    import csv
+
+    from plait.training.checkpoint import atomic_path
+
+    settings = predictor.config.tasks[task]
+    answers = predictor.answer(task, dataset)
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["id", settings.submit_column or f"Predicted_{task}"])
+        for row_id, answer in zip(dataset.ids, answers, strict=True):
+            value = predictor.describe(task, answer).value
+            writer.writerow([row_id, spell_answer(value, settings)])
 
 
 def spell_answer(value: int | float | tuple[int, ...], task: TaskConfig) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ from plait.config.tables import merge, override
 from plait.errors import RecipeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -60,15 +60,12 @@ def lists_members(recipe: str | Path) -> bool:
 
 
 def read_ensemble(
-    recipe: str | Path,
-    overrides: Iterable[str] = (),
-    extra: Mapping[str, Any] | None = None,
-    profile: str | None = None,
+    recipe: str | Path, overrides: Iterable[str] = (), profile: str | None = None
 ) -> EnsembleConfig:
     """Read a recipe that lists members, and the members.
 
-    What it sets besides its own keys is laid over every member, and so are the profile, `extra`
-    and the overrides, but for those of its own keys (`ensemble.how=mean`).
+    What it sets besides its own keys is laid over every member, and so are the profile and the
+    overrides, but for those of its own keys (`ensemble.how=mean`).
     """
     table = read_chain(str(recipe))
     if "ensemble" not in table:
@@ -94,9 +91,8 @@ def read_ensemble(
             raise RecipeError(f"{recipe}: {member} is an ensemble itself; list its members instead")
         for seed in settings.seeds or (None,):
             seeded = [] if seed is None else [f"seed={seed}"]
-            config = resolve(
-                merge(chain, table), [*for_members, *seeded], extra, profile, f"{recipe}: {member}"
-            )
+            origin = f"{recipe}: {member}"
+            config = resolve(merge(chain, table), [*for_members, *seeded], origin, profile=profile)
             key = config.name.replace("/", "-") + ("" if seed is None else f"-seed-{seed}")
             if key in members:
                 raise RecipeError(

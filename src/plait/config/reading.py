@@ -38,15 +38,16 @@ def read_recipe(
             f"{recipe} lists the members of an ensemble, which `plait train` and `plait plan` "
             "take; name one of its members here"
         )
-    return resolve(table, overrides, extra, profile, str(recipe))
+    return resolve(table, overrides, str(recipe), extra=extra, profile=profile)
 
 
 def resolve(
     table: dict[str, Any],
     overrides: Iterable[str],
-    extra: Mapping[str, Any] | None,
-    profile: str | None,
     origin: str,
+    *,
+    extra: Mapping[str, Any] | None = None,
+    profile: str | None = None,
 ) -> RunConfig:
     """Lay a profile, a table and overrides over a recipe, and check what comes of it."""
     if profile is not None:

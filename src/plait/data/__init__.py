@@ -1,10 +1,10 @@
 """Data files become checked, tokenised datasets, and those become batches."""
 
 from plait.data.augmentations import AUGMENTATIONS, Augmentation, Made, SetAugmentation
-from plait.data.batches import collate, iterate, text_lengths, uncut_lengths
+from plait.data.batches import collate, text_lengths, uncut_lengths
 from plait.data.buckets import Buckets
 from plait.data.closure import Closure
-from plait.data.collator import Collator, LaidOut, Rows
+from plait.data.collator import ONE_TEXT, Collator, LaidOut, Rows
 from plait.data.files import open_source
 from plait.data.fingerprints import Shared, shared_examples
 from plait.data.folders import cache_root, find_files, find_root, sample_root, would_find
@@ -21,6 +21,7 @@ from plait.data.tokens import Layout, Tokenizer
 
 __all__ = [
     "AUGMENTATIONS",
+    "ONE_TEXT",
     "Augmentation",
     "Buckets",
     "Closure",
@@ -53,7 +54,6 @@ __all__ = [
     "find_held_out",
     "find_implied",
     "find_root",
-    "iterate",
     "load_split",
     "load_texts",
     "open_source",

@@ -1,8 +1,4 @@
-"""Rows of a Dataset become padded Batches.
-
-All of it is tensor arithmetic on the device the dataset lives on, without a loop over rows;
-with a fixed `length` nothing waits for the device, so a CUDA graph can capture it.
-"""
+"""Rows of a Dataset become padded Batches, by tensor arithmetic without a loop over rows."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import torch
 from plait.types import Batch, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
@@ -98,7 +94,7 @@ def input_lengths(dataset: Dataset, spec: TaskSpec, layout: Layout, max_length: 
 
     A row has two inputs where its texts are encoded apart.
     """
-    everything = torch.arange(len(dataset), device=dataset.tokens[0].offsets.device)
+    everything = torch.arange(len(dataset))
     if spec.is_pair and spec.inputs == "joined":
         first, second = _fit_pairs(dataset, everything, max_length - layout.num_pair)
         return (first + second + layout.num_pair).unsqueeze(0)
@@ -113,52 +109,6 @@ def uncut_lengths(dataset: Dataset, spec: TaskSpec, layout: Layout) -> Tensor:
     if spec.is_pair and spec.inputs == "joined":
         return lengths.sum(0, keepdim=True) + layout.num_pair
     return lengths + layout.num_single
-
-
-def iterate(
-    dataset: Dataset,
-    batch_size: int,
-    spec: TaskSpec,
-    layout: Layout,
-    *,
-    max_length: int,
-    segments: bool = True,
-    truncate: Truncate = "head",
-    rows: Tensor | None = None,
-    room: int = 0,
-) -> Iterator[tuple[Tensor, Batch]]:
-    """Yield (row numbers, batch) over all rows, or those given, the longest first.
-
-    Rows of like length come together, so a batch pads little, and a batch too large for the
-    device's memory fails at once rather than at the end. `room` is for tokens, padding among
-    them: a batch of short rows has more than `batch_size`, as many as fit.
-    """
-    lengths = text_lengths(dataset, spec, layout, max_length)
-    if rows is None:
-        rows = torch.arange(len(dataset), device=lengths.device)
-    order = rows[torch.argsort(lengths[rows], descending=True, stable=True)]
-    for some in order.split(_sizes(lengths[order], batch_size, room)):
-        yield (
-            some,
-            collate(
-                dataset,
-                some,
-                spec,
-                layout,
-                max_length=max_length,
-                segments=segments,
-                truncate=truncate,
-            ),
-        )
-
-
-def _sizes(lengths: Tensor, least: int, room: int) -> list[int]:
-    """Say how many of the rows, the longest first, come into each batch."""
-    sizes, start = [], 0
-    while start < len(lengths):
-        sizes.append(min(max(least, room // max(1, int(lengths[start]))), len(lengths) - start))
-        start += sizes[-1]
-    return sizes
 
 
 # --- cutting -------------------------------------------------------------------------------
@@ -206,9 +156,9 @@ def _assemble(
 ) -> Tokens:
     """Lay special tokens and pieces in turn into rows of `width`."""
     starts = pieces[0].starts
-    place = torch.arange(width, device=starts.device).unsqueeze(0)  # [1, width]
+    place = torch.arange(width).unsqueeze(0)  # [1, width]
     cursor = torch.zeros_like(starts).unsqueeze(1)  # [rows, 1]
-    ids = torch.full((len(starts), width), pad_id, device=starts.device)
+    ids = torch.full((len(starts), width), pad_id)
     second = place.new_zeros((len(starts), width), dtype=torch.bool)
 
     def lay_special(tokens: tuple[int, ...]) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import pad
 
-from plait.data.batches import collate, input_lengths, iterate
-from plait.types import Batch, Tokens
+from plait.data.batches import collate, input_lengths, text_lengths
+from plait.types import Batch, TaskSpec, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from plait.data.store import Dataset
     from plait.data.tokens import Layout
-    from plait.types import TaskSpec, Truncate
+    from plait.types import Truncate
+
+ONE_TEXT = TaskSpec(kind="binary", text=("text",))
+"""How a collator is told that a row is one text, of no task; its kind is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +63,27 @@ class Collator:
         rows: Tensor | None = None,
         room: int = 0,
     ) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield (row numbers, batch) over all rows, or those given, like lengths together.
+        """Yield (row numbers, batch) over all rows, or those given, the longest first.
 
-        A batch has `batch_size` rows, or as many as `room` holds tokens of, padding included.
+        Rows of like length come together, so a batch pads little, and a batch too large for the
+        device's memory fails at once rather than at the end. `room` is for tokens, padding among
+        them: a batch of short rows has more than `batch_size`, as many as fit.
         """
-        return iterate(
-            dataset,
-            batch_size,
-            spec,
-            self.layout,
-            max_length=self.max_length,
-            segments=self.segments,
-            truncate=self.truncate,
-            rows=rows,
-            room=room,
-        )
+        lengths = text_lengths(dataset, spec, self.layout, self.max_length)
+        if rows is None:
+            rows = torch.arange(len(dataset))
+        order = rows[torch.argsort(lengths[rows], descending=True, stable=True)]
+        for some in order.split(_sizes(lengths[order], batch_size, room)):
+            yield some, self(dataset, some, spec)
+
+
+def _sizes(lengths: Tensor, least: int, room: int) -> list[int]:
+    """Say how many of the rows, the longest first, come into each batch."""
+    sizes, start = [], 0
+    while start < len(lengths):
+        sizes.append(min(max(least, room // max(1, int(lengths[start]))), len(lengths) - start))
+        start += sizes[-1]
+    return sizes
 
 
 @dataclass(frozen=True, slots=True)

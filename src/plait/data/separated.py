@@ -209,7 +209,7 @@ class _WholeLineEnds(io.RawIOBase):
         self._stream, self._held = stream, b""
 
     def readable(self) -> bool:
-        """Yes."""
+        """Say yes, which io asks of a stream before it reads."""
         return True
 
     def read(self, size: int = -1) -> bytes:

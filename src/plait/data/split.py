@@ -289,16 +289,11 @@ class Split:
         for index, (file, chosen) in enumerate(
             zip(self.files, self._choose(total, progress), strict=True)
         ):
-            reader, done = self._read(file), 0
+            reader = self._read(file)
             added: Counter[str] = Counter()
             num_held_out = 0
-            for rows in reader:
-                seen = len(rows)
-                if chosen is not None:
-                    low, high = np.searchsorted(chosen, [done, done + seen])
-                    rows = rows.take(chosen[low:high] - done)
-                done += seen
-                dealt = replace(self._deal(rows), file=index)
+            for drawn in _take_chosen(reader, chosen):
+                dealt = replace(self._deal(drawn), file=index)
                 rows = self._drop(dealt, file.drops)
                 num_held_out += len(dealt) - len(rows)
                 num_rows += len(rows)
@@ -477,6 +472,18 @@ def build_augmentation(
     except ValueError as error:
         raise RecipeError(f"{where}: {error}") from error
     return part
+
+
+def _take_chosen(reader: RowReader, chosen: npt.NDArray[np.int64] | None) -> Iterator[Rows]:
+    """Give the rows of a file whose numbers, among its good ones, are chosen; all where None."""
+    done = 0
+    for rows in reader:
+        if chosen is None:
+            yield rows
+            continue
+        low, high = np.searchsorted(chosen, [done, done + len(rows)])
+        yield rows.take(chosen[low:high] - done)
+        done += len(rows)
 
 
 def _deal_out(numbers: npt.NDArray[np.int64], counts: Sequence[int]) -> list[npt.NDArray[np.int64]]:

@@ -64,10 +64,6 @@ class Ragged:
     lengths: Tensor
     """int32 [rows]: tokens before the row was cut to what is stored."""
 
-    def to(self, device: torch.device | str) -> Ragged:
-        """Return the same rows on another device."""
-        return Ragged(*(t.to(device) for t in (self.ids, self.offsets, self.lengths)))
-
     def select(self, rows: Sequence[int]) -> Ragged:
         """Return some of the rows, in the order given."""
         pieces = [self.ids[self.offsets[row] : self.offsets[row + 1]] for row in rows]
@@ -123,11 +119,6 @@ class Dataset:
         if self.find_held_out is None:
             return np.zeros((len(self), len(self.tokens)), bool)
         return self.find_held_out()
-
-    def to(self, device: torch.device | str) -> Dataset:
-        """Return the same examples with tokens and labels on another device."""
-        labels = None if self.labels is None else self.labels.to(device)
-        return replace(self, tokens=tuple(t.to(device) for t in self.tokens), labels=labels)
 
     def join(self, other: Dataset) -> Dataset:
         """Return these examples and then others of the same task.
@@ -189,7 +180,6 @@ class Dataset:
         texts: Sequence[tuple[str, ...]],
         tokenizer: Tokenizer,
         max_length: int,
-        name: str = "texts",
         truncate: Truncate = "head",
     ) -> Dataset:
         """Tokenise texts given by hand, in memory: tuples of one text each, or of two."""
@@ -209,7 +199,7 @@ class Dataset:
             return fingerprint([pa.array(column, pa.string()) for column in columns])
 
         ids = [str(i) for i in range(len(checked))]
-        return cls(name, tuple(tokens), None, ids, find_fingerprints, limit, lambda: checked)
+        return cls("texts", tuple(tokens), None, ids, find_fingerprints, limit, lambda: checked)
 
 
 def load_split(

@@ -1,4 +1,4 @@
-"""A text becomes the same text with each word of a pair in place of the other.
+"""A text becomes the same text with its words swapped by pairs: he for she, and she for he.
 
 The built-in pairs are gendered words of English. A word counts where it stands by itself,
 whatever its case, and the word put in its place is written in the same case.

@@ -24,7 +24,6 @@ TOLD = "plait/told"
 class Launch:
     """What a launcher such as torchrun says of a process in its environment."""
 
-    size: int
     local_rank: int
     local_size: int
     num_hosts: int
@@ -42,7 +41,6 @@ def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
     if any(name not in environment for name in wanted) or environment["WORLD_SIZE"] == "1":
         return None
     return Launch(
-        size=int(environment["WORLD_SIZE"]),
         local_rank=int(environment.get("LOCAL_RANK", "0")),
         local_size=int(environment.get("LOCAL_WORLD_SIZE", "1")),
         num_hosts=int(environment.get("GROUP_WORLD_SIZE", "1")),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from plait.errors import DataError, UsageError
+from plait.errors import DataError, UsageError, first_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +36,7 @@ def fetch(name: str, folder: Path) -> list[Path]:
     try:
         found = datasets.load_dataset(source, config or None)
     except Exception as error:  # whatever the Hub, a script or a file in it went wrong with
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{name} cannot be loaded: {first}") from error
+        raise DataError(f"{name} cannot be loaded: {first_line(error)}") from error
     folder.mkdir(parents=True, exist_ok=True)
     stem = re.sub(r"[^A-Za-z0-9]+", "-", source.rstrip("/").rpartition("/")[2]).strip("-")
     stem = f"{stem}-{config}" if config else stem

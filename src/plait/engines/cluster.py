@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plait.errors import UsageError
+from plait.errors import UsageError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +155,7 @@ def _start(ray: Any, folder: str) -> None:
             _temp_dir=folder,
         )
     except Exception as error:
-        raise UsageError(f"Ray could not be started here: {_first_line(error)}") from error
+        raise UsageError(f"Ray could not be started here: {first_line(error)}") from error
 
 
 def _join(ray: Any, address: str) -> None:
@@ -169,7 +169,7 @@ def _join(ray: Any, address: str) -> None:
                 "RAY_AUTH_TOKEN_PATH as on its nodes"
             )
         raise UsageError(
-            f"--address {address}: no Ray cluster can be joined there: {_first_line(error)}; "
+            f"--address {address}: no Ray cluster can be joined there: {first_line(error)}; "
             f"{advice}"
         ) from error
 
@@ -194,11 +194,6 @@ def _knock(address: str) -> None:
 def _look(ray: Any) -> Cluster:
     nodes = tuple(dict(node["Resources"]) for node in ray.nodes() if node["Alive"])
     return Cluster(ray, nodes)
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].strip().rstrip(".") if lines else type(error).__name__
 
 
 def describe_host() -> str:

@@ -1,4 +1,4 @@
-"""Jobs at once, and what they say: the seam between whoever has jobs and whoever works on them."""
+"""The contract of a crew, which works on several jobs at once and passes on what they say."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ANYTHING = Needs()
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is left of a job."""
+    """How a job ended."""
 
     message: Message
     traceback: str = ""

@@ -106,15 +106,15 @@ def _work_off(
             if word == DONE:
                 note(f"{name} is done, {done} of {len(wanted)}")
                 hear(name)
-            elif failed is None and word == LOST:
-                raise WorkerLostError(f"{name}: {reason[0]}; go on with: {runs.command}")
-            elif failed is None and word == SPENT:
-                raise ResourceError(f"{name}: {reason[0]}")
-            elif failed is None:
-                raise RunError(f"{name}: {reason[0]}")
-            else:
+            elif failed is not None:
                 failed[name] = reason[0]
                 note(f"{name} failed: {reason[0]}")
+            elif word == LOST:
+                raise WorkerLostError(f"{name}: {reason[0]}; go on with: {runs.command}")
+            elif word == SPENT:
+                raise ResourceError(f"{name}: {reason[0]}")
+            else:
+                raise RunError(f"{name}: {reason[0]}")
 
 
 def _stop(crew: Crew) -> None:

@@ -89,15 +89,18 @@ def train_together(
         order = Order(config, folder.path, data, resume, command, around)
         board = cluster.ray.remote(num_cpus=0)(_Board).remote()
         trainer = _prepare(share, num_workers, storage, {"order": order, "board": board})
-        result, failure = _watch(cluster.ray, board, trainer, listeners)
+        (result, failure), why = _watch(cluster.ray, board, trainer, listeners)
     if failure is not None:
         raise failure
     if result is None:
         begun = f"go on from what was saved last with: {command}"
-        raise WorkerLostError(
+        lost = WorkerLostError(
             f"Ray gave the run up, whose workers were lost {MOST_LOSSES + 1} times or could not be "
             f"started; {begun if folder.recipe.exists() else 'nothing was written'}"
         )
+        if why is not None:
+            lost.add_note(str(why))  # it may be a mistake of ours
+        raise lost from why
     return Outcome(out, result)
 
 
@@ -141,15 +144,21 @@ def _prepare(share: Share, num_workers: int, storage: Path, asked: dict[str, Any
     )
 
 
-def _watch(ray: Any, board: Any, trainer: Any, listeners: Sequence[Listener]) -> Ended:
-    """Let Ray train, and listeners here hear how; return the run's result, or what went wrong.
+def _watch(
+    ray: Any, board: Any, trainer: Any, listeners: Sequence[Listener]
+) -> tuple[Ended, Exception | None]:
+    """Let Ray train, and listeners here hear how; return what is on the board, and Ray's error.
 
     The first Ctrl-C lets the workers finish the update at hand and save; the second stops at once.
     """
 
+    troubles: list[Exception] = []
+
     def fit() -> None:
-        with suppress(Exception):  # what is worth telling is on the board
+        try:
             trainer.fit()
+        except Exception as error:  # what a worker has to tell is on the board
+            troubles.append(error)
 
     # Not on the main thread, where Ray would answer Ctrl-C itself.
     thread = threading.Thread(target=fit, daemon=True)
@@ -168,11 +177,11 @@ def _watch(ray: Any, board: Any, trainer: Any, listeners: Sequence[Listener]) ->
             board.stop.remote()
             for listener in listeners:
                 listener.note("stopping after this update, to save it; once more stops at once")
-        except ray.exceptions.RayError:  # the cluster itself is gone
-            return None, None
+        except ray.exceptions.RayError as error:  # the cluster itself is gone
+            return (None, None), error
         if is_last:
             ended: Ended = ray.get(board.read.remote())
-            return ended
+            return ended, next(iter(troubles), None)
 
 
 # --- on a worker -------------------------------------------------------------------------

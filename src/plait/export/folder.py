@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from plait import __version__
 from plait.card import make_card
-from plait.errors import RunError, UsageError
+from plait.errors import UsageError
 from plait.training.checkpoint import disk_full_told, write_text
-from plait.training.folder import RunFolder
+from plait.training.folder import RunFolder, check_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
 FILE = "export.json"
 PAGE = "README.md"
-
-
-def check_place(path: Path) -> None:
-    """Refuse a folder that holds something, before anything slow begins."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise RunError(f"{path} exists already and is not overwritten; choose another --out")
 
 
 @contextmanager

@@ -47,10 +47,8 @@ def check_reading(run: Predictor) -> None:
         )
 
 
-def encoder_of(run: Predictor, task: str | None) -> Encoder:
-    """Return the encoder as a task sees it, or as no task does."""
-    if task is None:
-        return run.model.encoder
+def encoder_of(run: Predictor, task: str) -> Encoder:
+    """Return the encoder as a task sees it."""
     encoder, adapter = adapt_encoder(run.model, task)
     if adapter is not None:
         name = (run.config.tasks[task].adapter or {})["name"]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from plait.errors import EncoderError, UsageError
+from plait.errors import EncoderError, UsageError, first_line
 from plait.export.folder import copy_reading, need, write_facts
 from plait.model.encoder import pool
 from plait.training.checkpoint import hash_file
@@ -244,8 +244,9 @@ def _write_graph(path: Path, graph: nn.Module, run: Predictor, outputs: list[str
             _check_sizes(path, program)
             program.save(path, external_data=num_bytes > LARGEST)
     except torch.onnx.OnnxExporterError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise EncoderError(f"torch cannot make a graph of {path.stem}: {reason}") from error
+        raise EncoderError(
+            f"torch cannot make a graph of {path.stem}: {first_line(error)}"
+        ) from error
 
 
 def _check_sizes(path: Path, program: torch.onnx.ONNXProgram) -> None:

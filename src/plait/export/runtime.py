@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from plait.calibration import read_temperatures
-from plait.data import Tokenizer
-from plait.errors import RunError, UsageError
+from plait.data import ONE_TEXT, Tokenizer
+from plait.errors import RunError, UsageError, first_line
 from plait.export.folder import FILE, need
 from plait.export.onnx import INPUTS, PAIR, Place
-from plait.predict import ONE_TEXT, SingleModel, require_list
+from plait.predict import SingleModel, require_list
 from plait.registry import load_plugin
 from plait.training.build import build_collator, build_tasks
 from plait.training.checkpoint import hash_file
@@ -206,5 +206,4 @@ def _open(path: Path, providers: list[str]) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=providers)
     except Exception as error:  # the library's own are plain RuntimeErrors and C++'s
-        reason = str(error).splitlines()[0]
-        raise RunError(f"ONNX Runtime cannot read {path}: {reason}") from error
+        raise RunError(f"ONNX Runtime cannot read {path}: {first_line(error)}") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +47,10 @@ if TYPE_CHECKING:
     from plait.config import EncoderConfig, RunConfig
     from plait.data import Dataset
     from plait.evaluate import Task
+    from plait.fewshot.journal import Key
     from plait.model.encoder import Encoder
+    from plait.predict import Progress
     from plait.types import TaskSpec
-
-    Progress = Callable[[str, int, int], None]
-    """Called with what is under way, how much of it is done and how much there is."""
 
 SETTINGS: dict[str, Any] = {
     "name": "few-shot",
@@ -149,6 +147,16 @@ class _Contender:
         return hash_encoder(self.encoder, self.config.model_dump_json(), *rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An encoder, the task's rows as it reads them, and its trials that are done."""
+
+    contender: _Contender
+    rows: dict[str, Dataset]
+    """Train and dev."""
+    journal: Journal
+
+
 def measure_few_shot(
     run: Path | str,
     task_file: Path | str,
@@ -167,8 +175,8 @@ def measure_few_shot(
     `task_file` is a recipe with one task and, if wanted, [train] settings over SETTINGS;
     `overrides` come last. The rows of a draw follow from the seed and the draw alone: those of
     fewer shots are among those of more, and every encoder gets the same. Where it is stopped,
-    trials that are done are kept, and the same call goes on with them; another that is finished in
-    between, smaller or of other runs, takes its own of them, and leaves them all.
+    trials that are done are kept, and the same call goes on with them. Another measurement that
+    shares some of these trials may use them in between; it leaves them for this one.
     """
     config = read_task(task_file, overrides)
     (name,) = config.tasks
@@ -186,41 +194,38 @@ def measure_few_shot(
     entries = []
     for contender in contenders:
         rows = _load(contender, config, data, progress)
-        entries.append((contender, rows, Journal(contender.identify(rows), facts)))
+        entries.append(_Entry(contender, rows, Journal(contender.identify(rows), facts)))
     keys = [(number, draw) for draw in range(draws) for number in shots]
-    total, numbers = len(entries) * len(keys), count(1)
-    journals = [journal for *_, journal in entries]
-    plan = name_plan(journals, keys)
+    plan = name_plan([entry.journal for entry in entries], keys)
 
     def tell_kept() -> str:
-        num_kept = sum(len(journal.kept.intersection(keys)) for journal in journals)
+        num_kept = sum(len(entry.journal.kept.intersection(keys)) for entry in entries)
         return f"{num_kept} trial{'' if num_kept == 1 else 's'}" if num_kept else ""
 
     if note is not None and (kept := tell_kept()):
         note(f"going on with {kept} of a measurement that was stopped")
-    found: dict[str, list[Figures]] = {}
     try:
-        for contender, rows, journal in entries:
-            for key in keys:
-                where = f"({next(numbers)}/{total})"
-                if key not in journal.figures:
-                    trial = _Trial(contender, config, tasks, place, where, progress)
-                    chosen = rows["train"].select(_draw(config, rows["train"], *key).tolist())
-                    figure = trial.run(key[1], chosen, rows["dev"])
-                    for each in journals:  # what others finish of them meanwhile is wanted, too
-                        each.begin(plan)
-                    journal.add(key, figure)
-            found[contender.name] = [
-                Figures(number, tuple(journal.figures[number, draw] for draw in range(draws)))
-                for number in shots
-            ]
+        for trial, entry, key in _find_missing(entries, keys, config, tasks, place, progress):
+            train = entry.rows["train"]
+            chosen = train.select(_draw(config, train, *key).tolist())
+            figure = trial.run(key[1], chosen, entry.rows["dev"])
+            for each in entries:  # what others finish of them meanwhile is wanted, too
+                each.journal.begin(plan)
+            entry.journal.add(key, figure)
     except KeyboardInterrupt:
         if not (kept := tell_kept()):
             raise Interrupted("stopped before a trial was finished; nothing is kept") from None
-        kept = f"stopped with {kept} of {total} finished and kept"
+        kept = f"stopped with {kept} of {len(entries) * len(keys)} finished and kept"
         raise Interrupted(f"{kept}; the same command goes on from there") from None
-    for journal in journals:
-        journal.end(plan)
+    found = {
+        entry.contender.name: [
+            Figures(number, tuple(entry.journal.figures[number, draw] for draw in range(draws)))
+            for number in shots
+        ]
+        for entry in entries
+    }
+    for entry in entries:
+        entry.journal.end(plan)
     return FewShot(
         task=name,
         metric=tasks[name].metric,
@@ -237,7 +242,7 @@ def read_task(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a file with one task into a recipe that fine-tunes it."""
     if not str(path).endswith(".toml"):
         raise UsageError(f"the task {str(path)!r} is no .toml file with a [tasks.NAME] in it")
-    config = resolve(merge(SETTINGS, read_chain(str(path))), overrides, None, None, str(path))
+    config = resolve(merge(SETTINGS, read_chain(str(path))), overrides, str(path))
     if more := sorted(config.model_fields_set - _KEYS):
         raise UsageError(
             f"{path}: {more[0]} has no meaning for a few-shot task, whose encoder and stages are "
@@ -333,6 +338,22 @@ def _find_contenders(
         own = predictor.config.encoder
         encoder.set_dropout(own.dropout, own.attention_dropout)
         yield _Contender(str(folder), encoder, predictor.config.encoder, predictor.tokenizer)
+
+
+def _find_missing(
+    entries: Sequence[_Entry],
+    keys: Sequence[Key],
+    config: RunConfig,
+    tasks: dict[str, Task],
+    device: torch.device,
+    progress: Progress | None,
+) -> Iterator[tuple[_Trial, _Entry, Key]]:
+    """Yield the trials that are not done, one encoder after the other."""
+    every = [(entry, key) for entry in entries for key in keys]
+    for number, (entry, key) in enumerate(every, 1):
+        if key not in entry.journal.figures:
+            place = f"({number}/{len(every)})"
+            yield _Trial(entry.contender, config, tasks, device, place, progress), entry, key
 
 
 def _load(

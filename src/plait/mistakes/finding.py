@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 
     from plait.data import Dataset, Place
     from plait.evaluate import Floats
-    from plait.predict import Answerer, SingleModel
+    from plait.predict import Answerer, Progress, SingleModel
     from plait.types import TaskSpec
-
-    Progress = Callable[[str, int, int], None]
-    """Called with what is under way, how much of it is done and how much there is."""
 
 
 @dataclass(frozen=True, slots=True)

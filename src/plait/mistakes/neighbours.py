@@ -7,9 +7,9 @@ order that suits better.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,15 +37,10 @@ class Neighbour:
 
     row: int
     """Its number in the training set."""
-    texts: Texts
     similarity: float
     """Cosine of the embeddings; of a pair, the mean of both."""
     is_copy: bool
     """Whether it says the same but for case, punctuation, spacing or the order of a pair."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
 
 
 def find_nearest(
@@ -82,7 +77,7 @@ def find_nearest(
             # A copy may differ in case or order, and yet is nearer than anything else.
             order = np.argsort(-(near[query] + 2 * copies), kind="stable")[:count]
             best += [
-                Neighbour(rows[i], texts[i], float(near[query, i]), bool(copies[i]))
+                Neighbour(rows[i], float(near[query, i]), bool(copies[i]))
                 for i in order
                 if np.isfinite(near[query, i])
             ]

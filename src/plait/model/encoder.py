@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from plait.errors import EncoderError
+from plait.errors import EncoderError, first_line
 from plait.model.bert import Bert, BertConfig
 from plait.model.interface import Adapter, Encoded, Encoder
 
@@ -327,7 +327,7 @@ def _auto_from_config(config: Mapping[str, Any]) -> Any:
             model = transformers.AutoModel.from_config(made, trust_remote_code=False)
         except (ValueError, KeyError, ImportError) as error:
             raise EncoderError(
-                f"transformers makes no model of model_type = {kind!r}: {_first_line(error)}"
+                f"transformers makes no model of model_type = {kind!r}: {first_line(error)}"
             ) from error
     _refuse_decoder(model)
     return model.float()
@@ -346,7 +346,7 @@ def _load_auto(files: EncoderFiles, config: Mapping[str, Any]) -> AutoEncoder:
             )
     except (ValueError, KeyError, OSError, RuntimeError, ImportError, SafetensorError) as error:
         raise EncoderError(
-            f"transformers cannot load {files.folder}: {_first_line(error)}"
+            f"transformers cannot load {files.folder}: {first_line(error)}"
         ) from error
     _refuse_decoder(model)
     encoder = AutoEncoder(model.float(), config)
@@ -385,7 +385,3 @@ def _refuse_decoder(model: Any) -> None:
             f"a {model.config.model_type} model has an encoder and a decoder; "
             "plait needs an encoder alone"
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

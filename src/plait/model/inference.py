@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from plait.errors import first_line
 from plait.model.bert import ACTIVATIONS, Bert
 from plait.model.interface import Adapter, Encoded, Encoder
 
@@ -47,7 +48,7 @@ def why_not(form: Form) -> str:
     try:
         product = pack_linear(torch.eye(2), torch.zeros(2), form)(torch.ones(1, 2))
     except (AttributeError, RuntimeError) as error:
-        return f"this torch has no such products: {str(error).splitlines()[0]}"
+        return f"this torch has no such products: {first_line(error)}"
     return "" if bool((product - 1).abs().max() < 0.01) else "this torch's products are wrong"
 
 

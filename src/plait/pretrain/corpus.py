@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from plait.data import Collator, Dataset, Ragged
+from plait.data import ONE_TEXT, Collator, Dataset, Ragged
 from plait.data.fingerprints import token_keys
-from plait.types import TaskSpec
+from plait.pretrain.base import StageKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,13 +22,30 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
+    from plait.evaluate import Task
     from plait.pretrain.base import Material, Sources
     from plait.types import Tokens
 
     Places = npt.NDArray[np.int64]
 
-ONE_TEXT = TaskSpec(kind="binary", text=("text",))
-"""How the collator is told that a row is one text; its kind is not looked at."""
+
+class OnTexts(StageKind):
+    """A kind that trains on bare texts: of the stage's tasks, and of the [texts.NAME] it names."""
+
+    def __init__(self, max_length: int | None, texts: tuple[str, ...], from_tasks: bool):
+        if max_length is not None and max_length < 8:
+            raise ValueError(f"max_length must be 8 or more, not {max_length}")
+        if not texts and not from_tasks:
+            raise ValueError("from_tasks = false leaves no texts; name some in texts")
+        self.texts, self.from_tasks = texts, from_tasks
+
+    def count(self, sources: Sources) -> int:
+        """Count the texts, each once."""
+        return len(every_text(sources, self.from_tasks))
+
+    def estimate(self, task: Task, rows: int) -> int:
+        """Count every text, as if none stood there twice."""
+        return rows * len(task.spec.text) if self.from_tasks else 0
 
 
 class Texts:

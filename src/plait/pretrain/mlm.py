@@ -10,16 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from plait.model.heads import Head
-from plait.pretrain.base import STAGE_KINDS, Material, Objective, StageKind
-from plait.pretrain.corpus import every_text, make_corpus
+from plait.pretrain.base import STAGE_KINDS, Material, Objective
+from plait.pretrain.corpus import OnTexts, every_text, make_corpus
 from plait.types import Batch, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from plait.evaluate import Task
     from plait.model.interface import Encoder
-    from plait.pretrain.base import Sources
 
 IGNORED = -100
 """The word of a place that only fills up, which cross entropy passes over."""
@@ -107,7 +105,7 @@ def mask_words(
 
 
 @STAGE_KINDS.register("mlm")
-class MaskedLanguageModel(StageKind):
+class MaskedLanguageModel(OnTexts):
     """Masked language model (Devlin et al. 2019) on the tasks' own text (Gururangan et al. 2020).
 
     Each word piece is chosen with probability `rate`, special tokens never; of those chosen 80%
@@ -129,12 +127,8 @@ class MaskedLanguageModel(StageKind):
     ):
         if not 0 < rate < 1:
             raise ValueError(f"rate is a share between 0 and 1, not {rate}")
-        if max_length is not None and max_length < 8:
-            raise ValueError(f"max_length must be 8 or more, not {max_length}")
-        if not texts and not from_tasks:
-            raise ValueError("from_tasks = false leaves no texts; name some in texts")
+        super().__init__(max_length, texts, from_tasks)
         self.rate, self.max_length = rate, max_length
-        self.texts, self.from_tasks = texts, from_tasks
 
     def objectives(self, material: Material) -> dict[str, Objective]:
         """Return one, of every text once."""
@@ -165,11 +159,3 @@ class MaskedLanguageModel(StageKind):
             )
 
         return {"mlm": Objective(len(every), make, MaskedWords(head), head, draws=True)}
-
-    def count(self, sources: Sources) -> int:
-        """Count the texts, each once."""
-        return len(every_text(sources, self.from_tasks))
-
-    def estimate(self, task: Task, rows: int) -> int:
-        """Count every text, as if none stood there twice."""
-        return rows * len(task.spec.text) if self.from_tasks else 0

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from plait.model.heads import Head
-from plait.pretrain.base import STAGE_KINDS, Material, Objective, StageKind
-from plait.pretrain.corpus import Corpus, Texts, every_text, find_filled, make_corpus
+from plait.pretrain.base import STAGE_KINDS, Material, Objective
+from plait.pretrain.corpus import Corpus, OnTexts, Texts, every_text, find_filled, make_corpus
 from plait.types import Batch
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class InfoNCE:
             return F.cross_entropy(anchors @ others.T / self.temperature, labels)
 
 
-class _SimCSE(StageKind):
+class _SimCSE(OnTexts):
     """What both kinds have in common."""
 
     def __init__(
@@ -66,12 +66,8 @@ class _SimCSE(StageKind):
     ):
         if temperature <= 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
-        if max_length < 8:
-            raise ValueError(f"max_length must be 8 or more, not {max_length}")
-        if not texts and not from_tasks:
-            raise ValueError("from_tasks = false leaves no texts; name some in texts")
+        super().__init__(max_length, texts, from_tasks)
         self.temperature, self.max_length = temperature, max_length
-        self.texts, self.from_tasks = texts, from_tasks
 
     def _objective(
         self, corpus: Corpus, starts: tuple[int, ...], count: int, material: Material
@@ -122,14 +118,6 @@ class SimCSE(_SimCSE):
         every = every_text(material, self.from_tasks)
         corpus = make_corpus(every, material, self.max_length)
         return {"simcse": self._objective(corpus, (0, 0), len(every), material)}
-
-    def count(self, sources: Sources) -> int:
-        """Count the texts, each once."""
-        return len(every_text(sources, self.from_tasks))
-
-    def estimate(self, task: Task, rows: int) -> int:
-        """Count every text, as if none stood there twice."""
-        return rows * len(task.spec.text) if self.from_tasks else 0
 
 
 @STAGE_KINDS.register("simcse-pairs")

@@ -10,7 +10,7 @@ import torch
 from torch.func import functional_call
 
 from plait.regularizers.base import REGULARIZERS, Weighted
-from plait.regularizers.divergences import Variant, last_distance
+from plait.regularizers.divergences import Variant, mean_distances
 from plait.regularizers.passes import clean_outputs, without_dropout
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ class Bregman(Weighted):
             now = clean_outputs(model, group, outputs, fp32=False)
         with torch.no_grad(), nullcontext() if self.under_dropout else without_dropout(model):
             before = functional_call(model, self.past, (group, group.tokens))
-        each = zip(losses, now, before, strict=True)
-        return [last_distance(self.variant, *one).mean() for one in each]
+        return mean_distances(self.variant, losses, now, before)
 
     @torch.no_grad()
     def after_update(self, model: MultitaskModel, step: int) -> None:

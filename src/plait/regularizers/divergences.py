@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import Tensor
 
     from plait.losses import Loss
@@ -35,6 +37,14 @@ def last_distance(variant: Variant, loss: Loss, clean: Tensor, moved: Tensor) ->
         return _proper(loss, clean, moved)
     kl = plain_kl if variant == 1 else symmetric_kl
     return kl(loss, clean, moved)
+
+
+def mean_distances(
+    variant: Variant, losses: Iterable[Loss], clean: Iterable[Tensor], moved: Iterable[Tensor]
+) -> list[Tensor]:
+    """Return the terms of several tasks: the mean of each one's last distances."""
+    each = zip(losses, clean, moved, strict=True)
+    return [last_distance(variant, *one).mean() for one in each]
 
 
 def _proper(loss: Loss, clean: Tensor, moved: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What both kinds of SMART share: noise on the embedded input that climbs by gradient steps."""
+"""What both kinds of SMART share: noise on the input, moved to where the outputs change most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SMART: outputs should not change when the embedded words do, by as much as a tiny ball allows."""
+"""SMART: outputs should not change when the embedded words move, however, inside a tiny ball."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from plait.regularizers.base import REGULARIZERS
-from plait.regularizers.divergences import last_distance
+from plait.regularizers.divergences import mean_distances
 from plait.regularizers.passes import clean_outputs, in_fp32, without_dropout
 from plait.regularizers.perturbation import Perturbing
 
@@ -64,8 +64,7 @@ class SMART(Perturbing):
         with without_dropout(model), in_fp32(group.tokens.ids.device):
             change = self.perturb(model, group, [out.detach() for out in clean], losses)
             moved = self.disturbed(model, group, change)
-        each = zip(losses, clean, moved, strict=True)
-        return [last_distance(self.variant, *one).mean() for one in each]
+        return mean_distances(self.variant, losses, clean, moved)
 
     def disturbed(self, model: MultitaskModel, group: Group, change: Tensor) -> list[Tensor]:
         """Change the word embeddings."""

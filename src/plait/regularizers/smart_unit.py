@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plait.regularizers.base import REGULARIZERS
-from plait.regularizers.divergences import last_distance
+from plait.regularizers.divergences import mean_distances
 from plait.regularizers.perturbation import Perturbing
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class SMARTUnit(Perturbing):
         """Return the mean distances between the outputs and those of the disturbed inputs."""
         change = self.perturb(model, group, [out.detach() for out in outputs], losses)
         moved = self.disturbed(model, group, change)
-        each = zip(losses, outputs, moved, strict=True)
-        return [last_distance(self.variant, *one).mean() for one in each]
+        return mean_distances(self.variant, losses, outputs, moved)
 
     def disturbed(self, model: MultitaskModel, group: Group, change: Tensor) -> list[Tensor]:
         """Change what the first layer is given."""

@@ -21,7 +21,6 @@ from plait.training.build import choose_device
 from plait.training.checkpoint import atomic_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from plait.data import Dataset
@@ -73,7 +72,6 @@ def answer_dev(
     run: Path,
     *,
     data: str | None = None,
-    tasks: Sequence[str] | None = None,
     device: str = "auto",
     calibrated: bool = True,
     reading: Progress | None = None,
@@ -86,7 +84,7 @@ def answer_dev(
     """
     model = load(run, device=device) if calibrated else load_to_calibrate(run, device=device)
     watched = model if answering is None else model.watched(answering)
-    datasets = model.load_split("dev", data=data, tasks=tasks, progress=reading)
+    datasets = model.load_split("dev", data=data, progress=reading)
     # Devices and precisions round differently.
     depends = [model.identify(), choose_device(device).type, model.config.precision]
     found = {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from plait.report.plots import Picture
 
@@ -16,6 +17,14 @@ VOID = {"meta", "br"}
 
 MARK = "<!-- plait report -->"
 """What a file begins with that may be written over."""
+
+
+def is_report(path: Path) -> bool:
+    """Say whether a file is a report that plait wrote."""
+    if not path.is_file():  # a device, say
+        return False
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(200)
 
 
 class Html(str):

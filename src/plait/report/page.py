@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from plait import __version__
 from plait.ensemble import is_ensemble
 from plait.errors import RunError, UsageError
-from plait.report.markup import MARK, Html, join, shorten, tag
+from plait.report.markup import MARK, Html, is_report, join, shorten, tag
 from plait.report.plots import Easel
 from plait.report.sections import (
     answers,
@@ -81,18 +81,11 @@ def check_target(path: Path) -> None:
     """Refuse a file that is not a report already, before anything slow begins."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file with --out, such as {path}/report.html")
-    if path.exists() and not _is_report(path):
+    if path.exists() and not is_report(path):
         raise UsageError(
             f"{path} exists already and is no report of plait's, so it is not overwritten; "
             "choose another --out"
         )
-
-
-def _is_report(path: Path) -> bool:
-    if not path.is_file():  # a device, say
-        return False
-    with path.open("rb") as file:
-        return MARK.encode() in file.read(200)
 
 
 def find_alone(folder: Path, subjects: Sequence[Subject]) -> dict[str, Path]:

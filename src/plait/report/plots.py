@@ -443,16 +443,16 @@ def reliability(figure: Figure, sides: Sequence[tuple[str, Sequence[Bin]]]) -> N
     above.set_xlim(0, 1)
     above.set_ylim(0, 1)
     above.set_ylabel("right")
-    for number, (_, bins) in enumerate(sides[-1:], len(sides) - 1):
-        ink = colour(series_role(number))
-        below.bar(
-            [(b.low + b.high) / 2 for b in bins],
-            [b.count for b in bins],
-            bins[0].high * 0.9,
-            color=(ink, 0.55),
-            edgecolor=ink,
-            linewidth=0.5,
-        )
+    _, last = sides[-1]
+    ink = colour(series_role(len(sides) - 1))
+    below.bar(
+        [(b.low + b.high) / 2 for b in last],
+        [b.count for b in last],
+        last[0].high * 0.9,
+        color=(ink, 0.55),
+        edgecolor=ink,
+        linewidth=0.5,
+    )
     below.set_ylabel("rows")
     below.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     below.set_xlabel("how sure")

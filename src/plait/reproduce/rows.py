@@ -17,9 +17,6 @@ class Row:
     """One run that stands in a report."""
 
     recipe: str
-    system: str
-    table: str
-    """Empty where the report has but one."""
     aliases: tuple[str, ...] = ()
     """Rows that the report prints again; they need no run of their own."""
 
@@ -33,12 +30,7 @@ def find_rows(words: Iterable[str] = ()) -> list[Row]:
     """
     known = _published()
     rows = {
-        name: Row(
-            name,
-            published["system"],
-            published.get("table", ""),
-            tuple(n for n, p in known.items() if p.get("alias") == name),
-        )
+        name: Row(name, tuple(n for n, p in known.items() if p.get("alias") == name))
         for name, published in known.items()
         if not published.get("alias")
     }

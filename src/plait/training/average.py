@@ -27,7 +27,7 @@ from plait.training.checkpoint import (
     write_text,
     write_weights,
 )
-from plait.training.folder import RunFolder
+from plait.training.folder import RunFolder, check_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,8 +42,7 @@ def average_runs(runs: Sequence[str | Path], out: str | Path) -> RunFolder:
     computes them; run.json names the members and the hashes of their weights.
     """
     target = RunFolder(Path(out))
-    if target.path.exists() and (not target.path.is_dir() or any(target.path.iterdir())):
-        raise RunError(f"{target.path} exists already and is not overwritten; choose another --out")
+    check_place(target.path)
     members = [RunFolder(Path(run)) for run in runs]
     if not members:
         raise RunError("an average needs at least one run")

@@ -20,7 +20,7 @@ from plait.data import (
     load_texts,
 )
 from plait.distributed import ALONE
-from plait.errors import RecipeError, suggest
+from plait.errors import RecipeError, first_line, suggest
 from plait.evaluate import Task, primary_metric
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.model.adapters import ADAPTERS
@@ -39,7 +39,7 @@ from plait.training.meta import check_meta, meta_settings
 from plait.weighting import WEIGHTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from plait.config import RunConfig, StageConfig
     from plait.data import Dataset, HeldOut, SplitName
@@ -289,11 +289,11 @@ def load_data(
     split: SplitName,
     *,
     data: str | None = None,
-    tasks: Mapping[str, object] | None = None,
+    tasks: Collection[str] | None = None,
     labelled: bool = True,
     progress: Progress | None = None,
 ) -> dict[str, Dataset]:
-    """Read one split of every task that has files for it."""
+    """Read one split of every task that has files for it, or of those of `tasks`."""
     root = find_root(config.data, data)
     fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
     files = "train" if fold and split == "dev" else split
@@ -369,8 +369,7 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise RecipeError(f"device = {name!r} cannot be used here: {reason}") from error
+        raise RecipeError(f"device = {name!r} cannot be used here: {first_line(error)}") from error
     return device
 
 

@@ -1,4 +1,4 @@
-"""What single updates saw becomes figures of many: mean losses, how often two tasks disagree."""
+"""Updates between two lines of the log become one figure each: mean losses, tasks' conflicts."""
 
 from __future__ import annotations
 

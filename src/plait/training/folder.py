@@ -186,6 +186,17 @@ def _folders_begun_with(config: RunConfig, info: Mapping[str, Any]) -> dict[str,
     }
 
 
+def is_taken(path: Path) -> bool:
+    """Say whether a file is at a path, or a folder that holds something."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place for a new folder that is taken, before anything slow begins."""
+    if is_taken(path):
+        raise RunError(f"{path} exists already and is not overwritten; choose another --out")
+
+
 def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -> RunFolder:
     """Refuse a folder that holds something else, before anything slow begins.
 
@@ -195,7 +206,7 @@ def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -
     if _is_stillborn(folder):
         return folder
     if not resume:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if is_taken(path):
             raise _exists(path, command)
         return folder
     if not path.is_dir():

@@ -1,4 +1,4 @@
-"""Functions of tensors run once, then captured, then replayed.
+"""A step's functions become CUDA graphs: run once, captured the second time, then replayed.
 
 At small batches a GPU finishes a kernel sooner than Python can ask for the next one. A CUDA graph
 asks for all of them at once: whatever a function did on the device while it was captured is
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+
+from plait.errors import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -105,8 +107,8 @@ class Graphs(Plain):
         try:
             replay, outputs = self._record(function, places)
         except RuntimeError as error:  # it waits for the device, or there is no memory left
-            first = error.__context__ or error  # ending a broken capture fails as well
-            self.trouble = (str(first).strip().splitlines() or [type(first).__name__])[0]
+            # Ending a broken capture fails as well.
+            self.trouble = first_line(error.__context__ or error)
             self._refused.add(key)
             self._recover()
             return None

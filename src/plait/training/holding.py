@@ -1,4 +1,4 @@
-"""What a recipe holds out becomes counts: texts that its pre-training passes over, files not there.
+"""What a recipe holds out for dev and test becomes counts: texts passed over, files not there.
 
 The rest is not done here: rows are left out where files are read (plait.data.split), texts where
 a stage takes them (plait.pretrain.corpus).

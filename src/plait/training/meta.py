@@ -10,7 +10,7 @@ run resumes between them as in any other stage.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +38,18 @@ NOT_REPTILE = ("lr", "head_lr", "layer_decay", "betas", "eps", "weight_decay", "
 """Settings of a stage that mean nothing where weights move by differences, not by gradients."""
 
 
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One task's turn."""
+
+    task: str
+    batches: Sequence[Batch]
+    row: int | None
+    """Of the gradient, where what it finds is added up; None for a task that leaves the encoder."""
+    share: float
+    """Its part of the move."""
+
+
 class MetaStep(Step, ABC):
     """Callable that makes one meta-update from the episodes of one or more turns."""
 
@@ -63,16 +75,20 @@ class MetaStep(Step, ABC):
         length = self.kind.batches_per_turn
         groups = [turns[i : i + length] for i in range(0, len(turns), length)]
         plan = replace(self._plan(turns), num_turns=len(groups))
+        parts = self._num_parts([task for group in groups for task in group[0]], len(groups))
         episodes = [
-            (task, [self._unpack(turn[task]) for turn in group])
+            Episode(
+                task,
+                [self._unpack(turn[task]) for turn in group],
+                plan.row(task),
+                self.tasks[task].weight / parts,
+            )
             for group in groups
             for task in group[0]
         ]
-        parts = self._num_parts([task for task, _ in episodes], len(groups))
         start = copy_of(self.gradients.shared)
-        for task, batches in episodes:
-            share = self.tasks[task].weight / parts
-            self._play(task, batches, plan.row(task), share, start, sums)
+        for episode in episodes:
+            self._play(episode, start, sums)
             restore(self.gradients.shared, start)
         return self._move(plan, sums)
 
@@ -84,29 +100,26 @@ class MetaStep(Step, ABC):
         """Return by what an episode's part of the move is divided; `tasks` has one per episode."""
 
     @abstractmethod
-    def _play(
-        self,
-        task: str,
-        batches: Sequence[Batch],
-        row: int | None,
-        share: float,
-        start: Sequence[Tensor],
-        sums: LossSums,
-    ) -> None:
-        """Adapt to a task, and add to its row what is learnt from it."""
+    def _play(self, episode: Episode, start: Sequence[Tensor], sums: LossSums) -> None:
+        """Adapt to a task, and add to its row what is learnt from it; `start` is the encoder's."""
+
+    def _loss(self, task: str, batch: Batch, sums: LossSums | None) -> Tensor:
+        """Return a batch's loss, regularizers' terms included; `sums` hears of both."""
+        with self._precision():
+            loss, term = self._losses(task, batch)
+        if sums is not None:
+            sums.add(task, loss.detach(), None if term is None else term.detach())
+        return loss if term is None else loss + term
 
     def _adapt(self, task: str, batches: Sequence[Batch], sums: LossSums | None) -> None:
         """Make an inner update on each batch: of the task's own parameters and the encoder."""
         self.square.zero_()
         for number, batch in enumerate(batches, 1):
-            with self._precision():
-                loss, term = self._losses(task, batch)
+            loss = self._loss(task, batch, sums)
             self.inner.total.zero_()
             self.inner.collect(task, 0 if self.model.touches_encoder(task) else None)
-            (loss if term is None else loss + term).backward()
+            loss.backward()
             self.team.reduce(self.inner.total)
-            if sums is not None:
-                sums.add(task, loss.detach(), None if term is None else term.detach())
             self._move_inside(task, number)
 
     @torch.no_grad()
@@ -136,23 +149,15 @@ class ReptileStep(MetaStep):
     def _num_parts(self, tasks: Sequence[str], num_turns: int) -> int:  # noqa: ARG002
         return sum(map(self.model.touches_encoder, tasks)) or 1
 
-    def _play(
-        self,
-        task: str,
-        batches: Sequence[Batch],
-        row: int | None,
-        share: float,
-        start: Sequence[Tensor],
-        sums: LossSums,
-    ) -> None:
-        self._adapt(task, batches, sums)
-        self.gradients.collect(task, row)
-        if row is None:
+    def _play(self, episode: Episode, start: Sequence[Tensor], sums: LossSums) -> None:
+        self._adapt(episode.task, episode.batches, sums)
+        self.gradients.collect(episode.task, episode.row)
+        if episode.row is None:
             return
         with torch.no_grad():
             for parameter, before in zip(self.gradients.shared, start, strict=True):
                 assert parameter.grad is not None
-                parameter.grad.add_(before - parameter, alpha=share)
+                parameter.grad.add_(before - parameter, alpha=episode.share)
 
     def _clip(self) -> Tensor:
         """Leave the difference as it is: `clip` is for gradients, here the inner ones."""
@@ -166,26 +171,15 @@ class FOMAMLStep(MetaStep):
     def _num_parts(self, tasks: Sequence[str], num_turns: int) -> int:  # noqa: ARG002
         return num_turns
 
-    def _play(
-        self,
-        task: str,
-        batches: Sequence[Batch],
-        row: int | None,
-        share: float,
-        start: Sequence[Tensor],  # noqa: ARG002
-        sums: LossSums,
-    ) -> None:
-        *support, query = batches
+    def _play(self, episode: Episode, start: Sequence[Tensor], sums: LossSums) -> None:  # noqa: ARG002
+        task, (*support, query) = episode.task, episode.batches
         own = self.inner.heads[task]
         before = copy_of(own)
         self._adapt(task, support, None)
-        with self._precision():
-            loss, term = self._losses(task, query)
-        self.gradients.collect(task, row)
-        whole = loss if term is None else loss + term
-        (self.weighting(task, whole) * share).backward()
+        loss = self._loss(task, query, sums)
+        self.gradients.collect(task, episode.row)
+        (self.weighting(task, loss) * episode.share).backward()
         restore(own, before)
-        sums.add(task, loss.detach(), None if term is None else term.detach())
 
 
 def copy_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:

@@ -148,34 +148,32 @@ def plan_run(config: RunConfig, rows: Mapping[str, int] | Amounts) -> RunPlan:
 def _find_text_route(config: RunConfig, index: int, examples: int) -> Route:
     """Make the route of a stage that pre-trains on one stream, logged under its kind's name."""
     name = config.stages[index]
-    settings = stage_settings(config, name)
     if examples == 0:
         raise RecipeError(f"stage.{name}.kind: there is no text to train on")
-    stream = settings.kind["name"]
-    return Route(
-        name=name,
-        index=index,
-        config=settings,
-        seed=config.seed,
-        schedule=SCHEDULES.build(settings.schedule, f"stage.{name}.schedule"),
-        streams={stream: plan_passes(config, index, stream, examples)},
-    )
+    return _make_route(config, index, {stage_settings(config, name).kind["name"]: examples})
 
 
 def _find_route(config: RunConfig, index: int, rows: Mapping[str, int]) -> Route:
     name = config.stages[index]
-    settings = stage_settings(config, name)
-    tasks = settings.tasks or tuple(config.tasks)
+    tasks = stage_settings(config, name).tasks or tuple(config.tasks)
     for task in tasks:
         if task not in rows:
             raise RecipeError(f"tasks.{task}.train names no files, but stage.{name} trains on it")
+    return _make_route(config, index, {task: rows[task] for task in tasks})
+
+
+def _make_route(config: RunConfig, index: int, examples: Mapping[str, int]) -> Route:
+    name = config.stages[index]
+    settings = stage_settings(config, name)
     return Route(
         name=name,
         index=index,
         config=settings,
         seed=config.seed,
         schedule=SCHEDULES.build(settings.schedule, f"stage.{name}.schedule"),
-        streams={task: plan_passes(config, index, task, rows[task]) for task in tasks},
+        streams={
+            stream: plan_passes(config, index, stream, count) for stream, count in examples.items()
+        },
     )
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,45 +99,35 @@ def train(
     """
     folder = RunFolder(Path(out))
     with lost_workers_told(team, folder, command):
-        return _train(config, folder, data, resume, command, listeners, open_teacher, team)
-
-
-def _train(
-    config: RunConfig,
-    folder: RunFolder,
-    data: str | None,
-    resume: bool,
-    command: str,
-    listeners: Sequence[Listener],
-    open_teacher: OpenTeacher | None,
-    team: Team,
-) -> Outcome:
-    check_device(config.device, team)
-    compare_recipes(config, team)
-    team.lead(lambda: check_folder(folder.path, config, resume=resume, command=command))
-    if team.lead(lambda: read_state(folder)).finished:
-        return Outcome(folder.path, team.lead(lambda: folder.read_json(folder.scores)))
-    with team.one_by_host():  # an encoder may have to be fetched
-        parts = build(config, Start.find(config, folder), team)
-    heard: list[Listener] = []
-    if team.leads:
-        tables = enumerate(config.listeners)
-        heard = [*listeners, *(LISTENERS.build(table, f"listeners.{i}") for i, table in tables)]
-    lessons = Lessons(config, folder, open_teacher, data)
-    session = _Session(parts, folder, heard, command, lessons)
-    with disk_full_told(folder.log), ExitStack() as closing:
-        for listener in session.listeners:
-            closing.callback(listener.close)
-        # Until the data is known to be good, nothing is written that a second try would trip over.
-        with team.one_by_host():  # tokens are kept on disk
-            datasets = session.read(data)
-        check_stages(parts, datasets["train"], datasets["texts"], datasets.get("unlabelled", {}))
-        compare_workers(parts, datasets)
+        check_device(config.device, team)
+        compare_recipes(config, team)
+        team.lead(lambda: check_folder(folder.path, config, resume=resume, command=command))
+        if team.lead(lambda: read_state(folder)).finished:
+            return Outcome(folder.path, team.lead(lambda: folder.read_json(folder.scores)))
+        with team.one_by_host():  # an encoder may have to be fetched
+            parts = build(config, Start.find(config, folder), team)
+        heard: list[Listener] = []
         if team.leads:
-            lessons.open(read_state(folder).stage)
-            closing.enter_context(opened(folder, config, resume=resume, command=command))
-        with _own_stream(parts.device):
-            return session.run(datasets, team.lead(lambda: read_state(folder)))
+            tables = enumerate(config.listeners)
+            heard = [*listeners, *(LISTENERS.build(table, f"listeners.{i}") for i, table in tables)]
+        lessons = Lessons(config, folder, open_teacher, data)
+        session = _Session(parts, folder, heard, command, lessons)
+        with disk_full_told(folder.log), ExitStack() as closing:
+            for listener in session.listeners:
+                closing.callback(listener.close)
+            # Nothing that a second try would trip over is written before the data is known to
+            # be good.
+            with team.one_by_host():  # tokens are kept on disk
+                datasets = session.read(data)
+            check_stages(
+                parts, datasets["train"], datasets["texts"], datasets.get("unlabelled", {})
+            )
+            compare_workers(parts, datasets)
+            if team.leads:
+                lessons.open(read_state(folder).stage)
+                closing.enter_context(opened(folder, config, resume=resume, command=command))
+            with _own_stream(parts.device):
+                return session.run(datasets, team.lead(lambda: read_state(folder)))
 
 
 def _facts(dataset: Dataset, unseen: int) -> dict[str, Any]:
@@ -232,29 +223,12 @@ class _Session:
         kept, told = find_kept(config, root)
         names = config.trained_tasks if start else tuple(config.tasks)
         wanted = {"train": names, "dev": (*names, *kept)}
-        data: Data = {
-            split: load_data(
-                config,
-                self.parts.tokenizer,
-                split,
-                data=root,
-                tasks=dict.fromkeys(wanted[split]),
-                progress=progress,
-            )
-            for split in SPLITS
-        }
-        data["texts"] = load_named_texts(
-            self.config, self.parts.tokenizer, data=root, progress=progress
-        )
+        tokenizer = self.parts.tokenizer
+        load = partial(load_data, config, tokenizer, data=root, progress=progress)
+        data: Data = {split: load(split, tasks=wanted[split]) for split in SPLITS}
+        data["texts"] = load_named_texts(config, tokenizer, data=root, progress=progress)
         if any(config.tasks[name].unlabelled for name in names):
-            data["unlabelled"] = load_data(
-                config,
-                self.parts.tokenizer,
-                "unlabelled",
-                data=root,
-                tasks=dict.fromkeys(names),
-                progress=progress,
-            )
+            data["unlabelled"] = load("unlabelled", tasks=names)
         told += start.notes(config, self.folder.path) if start else []
         idle, missing = find_idle(config), find_missing(config, root)
         told += note_held_out(idle, missing, count_held_out(config, data))

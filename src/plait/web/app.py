@@ -1,4 +1,4 @@
-"""All of it as one application: endpoints that check, queue, wait and answer."""
+"""The web application: endpoints that check a request, queue it, wait for answers and send them."""
 
 from __future__ import annotations
 

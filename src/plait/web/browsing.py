@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.responses import Response
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from plait.web.catalog import Catalog, RunFacts
     from plait.web.errands import Errands
 
+T = TypeVar("T")
+
 LOOKING = describe_problems(400, 401, 404, 422, 429)
 MADE = {
     202: {"model": Making, "description": "It is being made; ask again in a second."},
@@ -34,10 +36,14 @@ SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:
 
 def look_up(catalog: Catalog, name: str) -> RunFacts:
     """Return a run that is served."""
-    if name not in catalog.runs:
-        message = f"there is no run {name[:80]!r}{suggest(name[:80], catalog.runs)}"
+    return _find(name, catalog.runs)
+
+
+def _find(name: str, known: Mapping[str, T]) -> T:
+    if name not in known:
+        message = f"there is no run {name[:80]!r}{suggest(name[:80], known)}"
         raise Problem(404, "unknown_run", message)
-    return catalog.runs[name]
+    return known[name]
 
 
 def add_browsing(
@@ -58,14 +64,14 @@ def add_browsing(
     @app.get("/v1/runs/{run}", response_model=Record, responses=LOOKING)
     async def record(run: str) -> Response:
         """Tell what a run is, and how well it does."""
-        told = await asyncio.to_thread(read_record, find_folder(run))
+        told = await asyncio.to_thread(read_record, _find(run, folders))
         return respond({"name": run, "is_served": run in catalog.runs, **told})
 
     @app.get("/v1/runs/{run}/curves", response_model=Curves, responses=LOOKING)
     async def curves(run: str) -> Response:
         """Tell a run's losses and scores over its updates."""
         try:
-            return respond(await asyncio.to_thread(read_curves, find_folder(run)))
+            return respond(await asyncio.to_thread(read_curves, _find(run, folders)))
         except RunError as error:
             raise Problem(422, "damaged", hide_folders(str(error))) from error
 
@@ -76,7 +82,7 @@ def add_browsing(
     )
     async def report(run: str) -> Response:
         """Return a run's report, or have it made."""
-        folder = find_folder(run)
+        folder = _find(run, folders)
         check_shown()
         found = await asyncio.to_thread(find_report, folder)
         if found is not None:
@@ -86,15 +92,9 @@ def add_browsing(
     @app.get("/v1/runs/{run}/mistakes", response_model=MistakeList, responses=MADE)
     async def mistakes(run: str) -> Response:
         """Return a run's worst mistakes on dev, or have them looked for."""
-        folder = find_folder(run)
+        folder = _find(run, folders)
         check_shown()
         return await run_errand("mistakes", run, folder)
-
-    def find_folder(run: str) -> Path:
-        if run not in folders:
-            message = f"there is no run {run[:80]!r}{suggest(run[:80], folders)}"
-            raise Problem(404, "unknown_run", message)
-        return folders[run]
 
     def check_shown() -> None:
         if errands is None:

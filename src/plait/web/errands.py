@@ -16,6 +16,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from plait.errors import PlaitError
+from plait.web.logs import Log, where
 from plait.web.making import MAKERS, hide_folders
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Errand:
     step: str = "waiting for its turn"
     made: bytes | None = None
     error: str | None = None
+    fault: dict[str, str | None] | None = None
+    """An error that nobody foresaw, and where it was raised: for the log, not for who asks."""
 
     @property
     def is_over(self) -> bool:
@@ -53,8 +56,8 @@ class Errand:
 class Errands:
     """Makes things on demand; safe to use from several threads."""
 
-    def __init__(self, data: str | None = None, device: str = "auto"):
-        self._data, self._device = data, device
+    def __init__(self, data: str | None = None, device: str = "auto", log: Log | None = None):
+        self._data, self._device, self._log = data, device, log or Log()
         self._known: OrderedDict[tuple[str, Path], Errand] = OrderedDict()
         self._waiting: SimpleQueue[Errand] = SimpleQueue()
         self._lock, self._stopping = Lock(), Event()
@@ -98,6 +101,8 @@ class Errands:
                 self._run(errand)
             except (OSError, EOFError):
                 errand.error = "its process ended before it was done; the machine may lack memory"
+            if errand.fault is not None:
+                self._log.write("not_made", level="error", what=errand.what, **errand.fault)
 
     def _run(self, errand: Errand) -> None:
         """Have a process make it, and hear what it says until it ends."""
@@ -151,4 +156,6 @@ def _make(pipe: Connection, what: str, folder: Path, data: str | None, device: s
     except PlaitError as error:
         pipe.send(("error", hide_folders(str(error))))
     except Exception as error:  # whatever it is, the server goes on
-        pipe.send(("error", f"it failed ({type(error).__name__})"))
+        name = type(error).__name__
+        pipe.send(("fault", {"error": name, "where": where(error.__traceback__)}))
+        pipe.send(("error", f"it failed ({name})"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from plait.config import read_resolved
 from plait.errors import PlaitError
 from plait.report.history import read_history
-from plait.report.markup import MARK
+from plait.report.markup import is_report
 
 if TYPE_CHECKING:
     from plait.config import RunConfig
@@ -64,11 +64,8 @@ def read_curves(folder: Path) -> dict[str, Any]:
 def find_report(folder: Path) -> Path | None:
     """Return a report that `plait report` wrote into the folder since the model was."""
     path, weights = folder / REPORT, folder / "model.safetensors"
-    if path.is_symlink() or not path.is_file():
+    if path.is_symlink() or not is_report(path):
         return None
-    with path.open("rb") as file:
-        if MARK.encode() not in file.read(200):
-            return None
     is_old = weights.is_file() and weights.stat().st_mtime > path.stat().st_mtime
     return None if is_old else path
 

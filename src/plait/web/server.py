@@ -61,7 +61,7 @@ def serve(
             local_only=local_only,
             log_texts=log_texts,
             folders=wanted.folders,
-            errands=Errands(data, wanted.device) if reports else None,
+            errands=Errands(data, wanted.device, log) if reports else None,
         )
         log.capture()
         config = uvicorn.Config(

@@ -12,6 +12,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from plait.errors import PlaitError
+from plait.web.logs import where
 from plait.web.pool import Died, Failed
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ def _answer_all(pipe: Connection, wanted: RunsToLoad) -> None:
         try:
             reply: tuple[str, Any] = ("answers", models.answer(ask))
         except Exception as error:  # whatever it is, the next parcel may be answered
-            reply = ("error", f"{type(error).__name__}: {error}")
+            # Not what it says, which may quote a text: this goes into the log.
+            reply = ("error", f"{type(error).__name__} at {where(error.__traceback__)}")
         try:
             pipe.send(reply)
         except OSError:
