@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,15 @@ from plait.config import read_recipe
 from plait.engines import Engine
 from plait.engines.hiring import hired
 from plait.engines.processes import ProcessCrew
-from plait.engines.running import RunJob, Runs, find_needs, train_run, train_runs
+from plait.engines.running import (
+    Place,
+    RunJob,
+    Runs,
+    Teller,
+    find_needs,
+    train_run,
+    train_runs,
+)
 from plait.errors import DiskFullError, Interrupted, ResourceError, RunError, WorkerLostError
 from plait.training.checkpoint import load_state
 
@@ -181,6 +190,44 @@ def test_a_polite_kill_saves_however_often_it_comes_and_says_how_to_go_on(tiny_r
     assert count_updates(run)
     assert multiprocessing.active_children() == []
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_runs_tell_how_far_they_are_and_can_be_stopped_while_they_do(crew, tiny_recipe, tmp_path):
+    run = tmp_path / "long"
+    job = RunJob(read_recipe(tiny_recipe(), LONG), run, None, "again", tell_after=0.0)
+    crew.start("long", train_run, job)
+    places: list[Place] = []
+
+    def watch(name, place):
+        assert name == "long"
+        places.append(place)
+        if len(places) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"^stopped"):
+        train_runs(Runs({}, None, "again"), crew, watch=watch)
+    assert crew.names() == []
+    assert count_updates(run) >= 4  # it has saved what it had, though it was telling all the time
+    assert [(place.stage, place.step) for place in places] == [("finetune", n) for n in (2, 3, 4)]
+    assert all(place.num_steps == 24_000 and place.seconds_left > 0 for place in places)
+
+
+def test_the_time_left_is_that_of_this_sitting_and_stage(monkeypatch):
+    told: list[Place] = []
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("plait.engines.running.time.monotonic", lambda: clock.now)
+    teller = Teller(lambda message: told.append(message[1]), 20.0)
+    for stage, step, now in (
+        ("first", 100, 5.0),  # where it goes on
+        ("first", 101, 6.0),
+        ("first", 120, 25.0),
+        ("first", 121, 26.0),
+        ("second", 1, 50.0),
+        ("second", 11, 55.0),
+    ):
+        clock.now = now
+        teller.step(SimpleNamespace(stage=stage, step=step, num_steps=200))
+    assert told == [Place("first", 120, 200, 80.0), Place("second", 11, 200, 94.5)]
 
 
 def test_a_stop_before_anything_is_written_says_so(crew, tiny_recipe, tmp_path):

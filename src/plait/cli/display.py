@@ -56,7 +56,7 @@ class _Work:
     def left(self) -> str:
         if not (self.timed and self.total):
             return ""
-        return f"{_clock(self.seconds / self.timed * (self.total - self.done))} left"
+        return f"{clock(self.seconds / self.timed * (self.total - self.done))} left"
 
 
 class Display(Listener):
@@ -282,7 +282,8 @@ def _mean_loss(losses: dict[str, float]) -> str:
     return f"mean loss {sum(losses.values()) / len(losses):.3f}" if losses else ""
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Write a time as 1:02:03 or 2:03."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -10,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plait.engines import Engine
-    from plait.engines.running import Runs
+    from plait.engines.running import Place, Runs
+
+OVERVIEW_S = 60.0
+"""Seconds between two lines about runs that are trained at once."""
 
 JobsOption = Annotated[
     int | None,
@@ -98,7 +102,42 @@ def train_at_once(
         display.begin(ray if engine.is_ray else "starting")
         with hired(engine, num_jobs, runs.folder(), display.note, gpu=runs.use_gpu()) as crew:
             display.begin("training")
-            train_runs(runs, crew, hear=hear, note=display.note, failed=failed)
+            overview = Overview(display.note)
+
+            def end(name: str) -> None:
+                overview.forget(name)
+                hear(name)
+
+            train_runs(runs, crew, hear=end, note=display.note, watch=overview.hear, failed=failed)
+
+
+class Overview:
+    """Says once a minute how far runs are that are trained at once."""
+
+    def __init__(self, note: Callable[[str], None]):
+        self._note = note
+        self._places: dict[str, Place] = {}
+        """Of runs that have told since it was said."""
+        self._said = time.monotonic()
+
+    def hear(self, name: str, place: Place) -> None:
+        """Hear of one run, and speak of all where it is time."""
+        from plait.cli.display import clock
+
+        self._places[name] = place
+        if (now := time.monotonic()) - self._said < OVERVIEW_S:
+            return
+        self._note(
+            "; ".join(
+                f"{name}: {p.stage} {p.step:,}/{p.num_steps:,}, {clock(p.seconds_left)} left"
+                for name, p in self._places.items()
+            )
+        )
+        self._said, self._places = now, {}
+
+    def forget(self, name: str) -> None:
+        """Speak no more of a run that is done."""
+        self._places.pop(name, None)
 
 
 def train_in_turn(runs: Runs, engine: Engine, num_workers: int) -> None:

@@ -14,12 +14,14 @@ from plait.data import find_root, sample_root
 from plait.engines.crew import ANYTHING, DONE, LOST, SPENT, Needs
 from plait.errors import DataError, Interrupted, ResourceError, RunError, WorkerLostError
 from plait.training.folder import RunFolder, take_lock
+from plait.training.listeners import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from plait.config import RunConfig
     from plait.engines.crew import Crew, Message, Tell
+    from plait.training.loop import StepRecord
 
 PATIENCE_S = 120.0
 """Seconds that an update and a checkpoint after it may take."""
@@ -55,18 +57,19 @@ def train_runs(
     *,
     hear: Callable[[str], None] = lambda _: None,
     note: Callable[[str], None] = lambda _: None,
+    watch: Callable[[str, Place], None] = lambda *_: None,
     failed: dict[str, str] | None = None,
 ) -> None:
     """Train runs into their folders, all places of a crew busy; finished ones stay as they are.
 
-    `hear` is called with the name of each that is done, `note` with sentences on the way. One that
-    fails ends the others, which save what they have; or, where there is a table of the `failed`,
-    goes into it with the reason, and the others go on. So does Ctrl-C end them; a second one at
-    once.
+    `hear` is called with the name of each that is done, `note` with sentences on the way, `watch`
+    now and then with a run's name and how far it is. One that fails ends the others, which save
+    what they have; or, where there is a table of the `failed`, goes into it with the reason, and
+    the others go on. So does Ctrl-C end them; a second one at once.
     """
     try:
         try:
-            _work_off(runs, crew, hear, note, failed)
+            _work_off(runs, crew, hear, note, watch, failed)
         finally:
             _stop(crew)
     except KeyboardInterrupt:
@@ -80,6 +83,7 @@ def _work_off(
     crew: Crew,
     hear: Callable[[str], None],
     note: Callable[[str], None],
+    watch: Callable[[str, Place], None],
     failed: dict[str, str] | None,
 ) -> None:
     wanted = runs.wanted
@@ -101,7 +105,11 @@ def _work_off(
             with suppress(DataError):  # that its data is not here is for the run to say
                 needs = find_needs([config], runs.data)
             crew.start(name, train_run, job, needs)
-        for name, (word, *reason), _ in crew.hear():
+        for name, (word, *reason), is_last in crew.hear():
+            if not is_last:
+                crew.answer(name, None)
+                watch(name, *reason)
+                continue
             done += 1
             if word == DONE:
                 note(f"{name} is done, {done} of {len(wanted)}")
@@ -122,7 +130,9 @@ def _stop(crew: Crew) -> None:
     with suppress(KeyboardInterrupt):  # a second one leaves it to whoever closes the crew
         crew.stop()
         while crew.names():
-            crew.hear()
+            for name, _, is_last in crew.hear():
+                if not is_last:  # a run that waits for an answer cannot end
+                    crew.answer(name, None)
 
 
 # --- where a run is trained --------------------------------------------------------------
@@ -136,9 +146,46 @@ class RunJob:
     folder: Path
     data: str | None
     command: str
+    tell_after: float = 20.0
+    """Seconds until it tells again how far it is."""
 
 
-def train_run(_: Tell, job: RunJob) -> Message:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a run is."""
+
+    stage: str
+    step: int
+    num_steps: int
+    """Of the stage."""
+    seconds_left: float
+    """Until the stage ends, if it goes on as in this sitting."""
+
+
+class Teller(Listener):
+    """Tells how far a run is, now and then, to whoever waits for several."""
+
+    def __init__(self, tell: Tell, after: float):
+        self._tell, self._after = tell, after
+        self._told = time.monotonic()
+        self._stage = ""
+        self._first = 0
+        """The stage's first update of this sitting."""
+        self._began = self._told
+
+    def step(self, record: StepRecord) -> None:
+        """Tell where it has been a while."""
+        now = time.monotonic()
+        if record.stage != self._stage:
+            self._stage, self._first, self._began = record.stage, record.step, now
+        elif now - self._told >= self._after:
+            self._told = now
+            pace = (now - self._began) / (record.step - self._first)
+            left = pace * (record.num_steps - record.step)
+            self._tell(("under way", Place(record.stage, record.step, record.num_steps, left)))
+
+
+def train_run(tell: Tell, job: RunJob) -> Message:
     """Train a run, or go on with it."""
     from plait.runs import train
 
@@ -149,6 +196,7 @@ def train_run(_: Tell, job: RunJob) -> Message:
         data=job.data,
         resume=job.folder.exists(),
         command=job.command,
+        listeners=[Teller(tell, job.tell_after)],
     )
     return (DONE,)
 
