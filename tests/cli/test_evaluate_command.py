@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -30,6 +31,15 @@ def test_json_is_what_the_predictor_says(plait, trained):
     assert (values.pop("run"), values.pop("split")) == (str(trained), "train")
     scores = Predictor.load(trained).evaluate("train", tasks=["mood"])
     assert values == json.loads(json.dumps(scores.to_json()))
+
+
+def test_a_run_that_is_not_finished_is_scored_as_far_as_it_is(plait, trained, tmp_path):
+    begun = tmp_path / "begun"
+    shutil.copytree(trained, begun)
+    (begun / "scores.json").unlink()
+    done = plait("evaluate", begun)
+    assert done.code == 0
+    assert done.err == f"note: {begun} is not finished: this is its best model so far\n"
 
 
 def test_files_elsewhere(plait, trained, tiny_recipe):

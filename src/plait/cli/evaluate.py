@@ -106,6 +106,11 @@ def load_watched(
     """Load a run that shows how far it is in what it is doing."""
     display.begin(f"loading {run}")
     from plait.ensemble import load
+    from plait.training.folder import RunFolder
+
+    folder = RunFolder(run)
+    if folder.checkpoint.exists() and not folder.scores.exists():
+        display.note(f"{run} is not finished: this is its best model so far")
 
     def progress(task: str, done: int, total: int) -> None:
         display.work(f"{doing} {task}", done, total)
