@@ -105,14 +105,19 @@ def foresee(error: Exception) -> PlaitError | None:
         where = f"{error.filename}: " if error.filename else ""
         said = f"{where}{error.strerror or error}"
         return ResourceError(said) if error.errno in _RESOURCES else UsageError(said)
-    # torch's errors are RuntimeErrors, and torch is not imported here. An "illegal memory access"
-    # or a wrong "memory format" is a mistake of ours.
-    if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(word in str(error) for word in _NO_MEMORY)
-    ):
+    if is_memory(error):
         said = f"out of memory: {error}" if str(error) else "out of memory"
         return ResourceError(f"{said}; other programs may hold some of it")
     return None
+
+
+def is_memory(error: Exception) -> bool:
+    """Say whether an error is one of a machine or a device without memory left."""
+    # torch's are RuntimeErrors, and torch is not imported here. An "illegal memory access" or a
+    # wrong "memory format" is a mistake of ours.
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(word in str(error) for word in _NO_MEMORY)
+    )
 
 
 def first_line(error: BaseException) -> str:
@@ -130,10 +135,15 @@ MOST_NAMED = 40
 """Known names a sentence can still hold, such as the keys of a table."""
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that another was perhaps meant for."""
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return '; did you mean X?' or, when nothing is near and they are few, '; known: ...'."""
     known = sorted(known)
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean {near[0]!r}?"
+    if near := nearest(name, known):
+        return f"; did you mean {near!r}?"
     return f"; known: {', '.join(known)}" if 0 < len(known) <= MOST_NAMED else ""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from plait.errors import RecipeError, suggest
+from plait.errors import RecipeError, nearest, suggest
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -68,8 +67,8 @@ def _other_name(path: list[str], table: Mapping[str, Any]) -> str:
     names = table.get(path[0])
     if len(path) < 3 or not isinstance(names, Mapping):
         return ""
-    near = get_close_matches(path[1], [name for name in names if name != path[1]], n=1)
-    return f"; or did you mean {path[0]}.{near[0]}?" if near else ""
+    near = nearest(path[1], [name for name in names if name != path[1]])
+    return f"; or did you mean {path[0]}.{near}?" if near else ""
 
 
 def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from plait.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
     from plait.config import RunConfig
     from plait.training.loop import Stage
-
-
-def is_memory(error: RuntimeError) -> bool:
-    """Say whether an error is one of memory."""
-    # A CPU's allocator raises a plain RuntimeError.
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
 def explain_scoring(command: str) -> DeviceMemoryError:

@@ -21,7 +21,7 @@ import torch
 
 from plait.data import SplitName
 from plait.distributed import ALONE
-from plait.errors import Interrupted, RunError
+from plait.errors import Interrupted, RunError, is_memory
 from plait.evaluate import Scorer, Scores, choose_room, score_baseline
 from plait.training.build import (
     Parts,
@@ -45,7 +45,7 @@ from plait.training.folder import RunFolder, check_folder, opened, write_parts
 from plait.training.holding import count_held_out, find_idle, find_missing
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
-from plait.training.memory import explain_scoring, explain_training, is_memory
+from plait.training.memory import explain_scoring, explain_training
 from plait.training.notes import note_data, note_held_out
 from plait.training.scoring import TeamScorer
 from plait.training.stages import build_stage, check_stages, drop_heads
