@@ -84,6 +84,21 @@ def test_the_last_iterate_is_no_distance_away_but_for_dropout(tiny_model, losses
             torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("settings", "keeps"),
+    [
+        ({"beta": 0.0, "beta_early": 0.0}, False),
+        ({"beta": 0.0, "early": 0.0}, False),
+        ({"beta": 0.0}, True),
+        ({"beta_early": 0.0}, True),
+    ],
+)
+def test_the_last_iterate_needs_no_copy(tiny_model, settings, keeps):
+    bregman = Bregman(**settings)
+    bregman.begin(tiny_model(), 10)
+    assert bool(bregman.tensors()) == keeps
+
+
 def test_the_running_mean_equals_its_closed_form(tiny_model):
     model = tiny_model().double()
     bregman = Bregman()
@@ -123,7 +138,7 @@ def test_beta_grows_after_a_tenth_of_the_updates(tiny_model, num_steps, early):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_the_term_and_its_gradient_compare_two_models(tiny_model, losses, batches, task, dropout):
     model, old, batch = tiny_model(dropout=dropout).double(), tiny_model().double(), batches[task]
-    bregman = Bregman(weight=2.0, beta=0.0, beta_early=0.0)
+    bregman = Bregman(weight=2.0)
     bregman.begin(model, 10)
     shake(model, 0)
     term = bregman(model.train(), task, batch, model(task, batch.tokens), losses[task])

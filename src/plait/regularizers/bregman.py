@@ -43,7 +43,8 @@ class Bregman(Weighted):
     under dropout of its own, so that what is left is how far dropout moves the answers.
 
     theta~ starts as the stage's first theta and is kept for what trains: one more copy of those
-    parameters on the device (0.4 GB for BERT-base) and in a checkpoint. Unless `under_dropout`,
+    parameters on the device (0.4 GB for BERT-base) and in a checkpoint. The plain proximal point
+    needs no copy: theta~ is then what the model holds. Unless `under_dropout`,
     both passes are without dropout. They are in the run's precision: from the second update on
     a running mean is far enough away that bf16 changes the term by 3% at most. Cost, in passes:
     a third of a plain step more where the training pass serves (`under_dropout`, or nothing
@@ -59,8 +60,8 @@ class Bregman(Weighted):
     under_dropout: bool = False
     num_early: int = field(default=0, init=False)
     """Updates under beta_early."""
-    past: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
-    """theta~ by the parameters' names."""
+    past: dict[str, Tensor] | None = field(default=None, init=False, repr=False)
+    """theta~ by the parameters' names, where it is not theta itself; None before a stage begins."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +72,8 @@ class Bregman(Weighted):
     def begin(self, model: MultitaskModel, num_steps: int) -> None:
         """Take theta~ from the parameters as they are."""
         self.num_early = round(self.early * num_steps)
-        self.past = {n: p.detach().clone() for n, p in _trained(model).items()}
+        follows = self.beta > 0 or (self.num_early > 0 and self.beta_early > 0)
+        self.past = {n: p.detach().clone() for n, p in _trained(model).items()} if follows else {}
 
     def terms(
         self,
@@ -81,29 +83,35 @@ class Bregman(Weighted):
         losses: Sequence[Loss],
     ) -> list[Tensor]:
         """Return the mean distances between the outputs under theta and under theta~."""
-        if not self.past:  # the term would be 0, silently
+        if self.past is None:  # the term would be 0, silently
             raise RuntimeError("begin() was not called: there is no past to stay near")
         now = outputs
         if not self.under_dropout:
             now = clean_outputs(model, group, outputs, fp32=False)
         with torch.no_grad(), nullcontext() if self.under_dropout else without_dropout(model):
-            before = functional_call(model, self.past, (group, group.tokens))
+            before = (
+                functional_call(model, self.past, (group, group.tokens))
+                if self.past
+                else model(group, group.tokens)
+            )
         return mean_distances(self.variant, losses, now, before)
 
     @torch.no_grad()
     def after_update(self, model: MultitaskModel, step: int) -> None:
         """Let theta~ follow."""
+        if not self.past:
+            return
         beta = self.beta_early if step <= self.num_early else self.beta
         now = _trained(model)
         torch._foreach_lerp_(list(self.past.values()), [now[n] for n in self.past], 1 - beta)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return theta~."""
-        return dict(self.past)
+        return dict(self.past or {})
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Take theta~ back."""
-        for name, kept in self.past.items():
+        for name, kept in (self.past or {}).items():
             kept.copy_(tensors[name])
 
 
