@@ -64,6 +64,13 @@ def test_every_batch_has_room(inputs: int) -> None:
     assert Buckets.fit(lengths, 16) == buckets
 
 
+@pytest.mark.parametrize(("batch_size", "most"), [(4, (2, 4)), (16, (4, 8))])
+def test_small_batches_have_fewer_sizes(batch_size: int, most: tuple[int, int]) -> None:
+    lengths = np.random.default_rng(0).integers(3, 200, size=(1, 2000))
+    buckets = Buckets.fit(lengths, batch_size)
+    assert (len(buckets.lengths), len(buckets.totals)) == most
+
+
 def test_a_last_batch_smaller_than_the_rest_fits_as_well() -> None:
     lengths = np.array([[5, 9, 12]])
     buckets = Buckets.fit(lengths, 64)

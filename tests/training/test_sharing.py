@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.training.sharing import CONTROL, PIPES, shared_gpu
+from plait.training.sharing import CONTROL, PIPES, SHARE, share_of, shared_gpu
 
 
 @pytest.fixture
@@ -25,6 +25,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return said
 
     monkeypatch.delenv(PIPES, raising=False)
+    monkeypatch.delenv(SHARE, raising=False)
     return install
 
 
@@ -46,6 +47,22 @@ def test_it_ends_when_something_fails_inside(service) -> None:
         raise KeyError
     assert "quit" in said.read_text()
     assert PIPES not in os.environ
+
+
+@pytest.mark.parametrize(("jobs", "share"), [(2, 100), (4, 50), (8, 25), (30, 6)])
+def test_each_may_fill_twice_its_part(service, jobs: int, share: int) -> None:
+    service()
+    with shared_gpu(jobs):
+        assert os.environ[SHARE] == str(share) == str(share_of(jobs))
+    assert SHARE not in os.environ
+
+
+def test_a_share_of_the_users_own_stays(service, monkeypatch) -> None:
+    service()
+    monkeypatch.setenv(SHARE, "70")
+    with shared_gpu(8):
+        assert os.environ[SHARE] == "70"
+    assert os.environ[SHARE] == "70"
 
 
 def test_one_job_needs_none(service) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 GRAIN = 8
 """Sizes are multiples of this: GPUs multiply matrices in tiles."""
+SMALL = 1024
+"""Tokens up to which a batch takes a GPU as long whatever it holds: filling it up costs nothing."""
 NUM_DRAWN = 2000
 """Batches drawn to see how large they are."""
 
@@ -38,15 +40,14 @@ class Buckets:
     """Longest input the encoder reads, which no size exceeds."""
 
     @classmethod
-    def fit(
-        cls, lengths: Ints, batch_size: int, *, num_lengths: int = 4, num_totals: int = 8
-    ) -> Buckets:
+    def fit(cls, lengths: Ints, batch_size: int) -> Buckets:
         """Choose sizes for batches of rows whose inputs have these lengths, [inputs, rows].
 
         The last sizes hold any batch there can be. The draw has a seed of its own: equal data
         has equal sizes in every run.
         """
         longest, totals = _draw(lengths, batch_size)
+        num_lengths, num_totals = (2, 4) if np.median(totals) <= SMALL else (4, 8)
         return cls(choose_sizes(longest, num_lengths), choose_sizes(totals, num_totals))
 
     @classmethod

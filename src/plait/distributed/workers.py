@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from plait.distributed.team import Made, Team
+from plait.distributed.team import Made, Team, seed_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -97,7 +97,7 @@ class Workers(Team):
         for generator in self._generators.values():
             generator.manual_seed(seed)
         own = np.random.SeedSequence((seed, self.rank)).generate_state(1, np.uint64)[0]
-        torch.manual_seed(int(own >> 1))
+        seed_devices(int(own >> 1))
 
     def generator(self, device: torch.device) -> torch.Generator:
         """Return a generator that draws the same for everyone."""

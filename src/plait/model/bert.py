@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from plait.errors import EncoderError
 from plait.model.dense import Dense
 from plait.model.interface import Adapter, Encoded, Encoder, LayerAdapter
-from plait.model.kernels import add_norm, add_norm_plainly, usable
+from plait.model.kernels import add_norm, add_norm_plainly, look_up, usable
 from plait.model.packing import Packing
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class Embeddings(nn.Module):
                 )
             positions = self.position.weight[:length]
         else:
-            positions = self.position(places)
-        total = words + self.segment(types) + positions
+            positions = look_up(self.position.weight, places)
+        total = words + look_up(self.segment.weight, types) + positions
         return self.dropout(self.norm(total))  # type: ignore[no-any-return]
 
 
@@ -151,10 +151,10 @@ class SelfAttention(nn.Module):
         out: Tensor = self.out(mixed)
         return out if adapter is None else adapter.output(out, mixed)
 
-    def mix_packed(self, hidden: Tensor, packing: Packing) -> Tensor:
+    def mix_packed(self, hidden: Tensor, packing: Packing, seed: Tensor | None) -> Tensor:
         """Mix packed [tokens, width] among those of the same row; `out` is left to the caller."""
         p = self.dropout if self.training else 0.0
-        return packing.attend(self.qkv(hidden), self.num_heads, p)
+        return packing.attend(self.qkv(hidden), self.num_heads, p, seed)
 
 
 class Layer(nn.Module):
@@ -186,10 +186,11 @@ class Layer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Turn packed [tokens, width], in full and in computing precision, into the same.
 
-        The same layer in fewer kernels. `seeds` are two numbers for its two dropouts.
+        The same layer in fewer kernels. `seeds` are three numbers, for its dropout in attention
+        and the two after it.
         """
-        first, second = (None, None) if seeds is None else seeds.unbind()
-        mixed = self.attention.mix_packed(half, packing)
+        inside, first, second = (None, None, None) if seeds is None else seeds.unbind()
+        mixed = self.attention.mix_packed(half, packing, inside)
         full, half = self._add_norm(full, mixed, self.attention.out, self.attention_norm, first)
         inner = self.activation(self.up(half))
         return self._add_norm(full, inner, self.down, self.output_norm, second)
@@ -199,7 +200,7 @@ class Layer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         branch, p = dense(vectors, biased=False), self.dropout.p
         if full.is_cuda and usable():
-            return add_norm(full, branch, dense.bias, norm, p, seed)
+            return add_norm(full, branch, dense.bias, norm, p, seed if p > 0 else None)
         return add_norm_plainly(full, branch, dense.bias, norm, p, self.training)
 
 
@@ -240,7 +241,7 @@ class Bert(Encoder):
 
     def word_embeddings(self, ids: Tensor) -> Tensor:
         """Look up [rows, length] ids in the word table alone: [rows, length, width]."""
-        return self.embeddings.word(ids)  # type: ignore[no-any-return]
+        return look_up(self.embeddings.word.weight, ids)
 
     def forward(
         self,
@@ -288,8 +289,8 @@ class Bert(Encoder):
             full = full + packing.pack(shift)
         half = full.to(_precision(full))
         seeds = None
-        if self.training and self.embeddings.dropout.p > 0 and full.is_cuda:
-            seeds = torch.randint(2**31, (len(self.layers), 2), device=full.device)
+        if self.training and full.is_cuda:
+            seeds = torch.randint(2**31, (len(self.layers), 3), device=full.device)
         for i, layer in enumerate(self.layers):
             own = None if seeds is None else seeds[i]
             full, half = cast("Layer", layer).forward_packed(full, half, packing, own)

@@ -7,6 +7,7 @@ Sums are taken in a fixed order: two runs agree to the last bit.
 
 from __future__ import annotations
 
+import subprocess
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,19 @@ if TYPE_CHECKING:
 
 try:
     import triton
+    from triton.errors import TritonError
 
     from plait.model import triton_kernels
 except ImportError:  # not on this platform
     triton = None
+
+
+MOST_PROGRAMS = 256
+"""Programs that a backward pass over rows is spread over; each leaves one row to be summed."""
+MOST_IDS = 4096
+"""Ids that are compared with one another to see which are the same."""
+LONGEST_ROW = 128
+"""Tokens of a row that one program lets look at one another."""
 
 
 @cache
@@ -30,12 +40,12 @@ def usable() -> bool:
     """Say whether the kernels can be compiled and run here."""
     if triton is None or not torch.cuda.is_available():
         return False
+    vectors = torch.ones(2, 16, device="cuda")
+    norm = torch.nn.LayerNorm(16, device="cuda")
     try:  # Triton needs a C compiler for its launcher, which a slim machine may lack
-        vectors = torch.ones(2, 16, device="cuda")
-        one = torch.ones(16, device="cuda")
-        _AddNorm.apply(vectors, vectors.bfloat16(), one, one, one, 1e-5, 0.0, None)  # type: ignore[no-untyped-call]
+        add_norm(vectors, vectors.bfloat16(), norm.bias, norm, 0.0, None)
         torch.cuda.synchronize()
-    except Exception:
+    except (RuntimeError, OSError, subprocess.SubprocessError, TritonError):
         return False
     return True
 
@@ -71,15 +81,69 @@ def add_norm_plainly(
     return full, full.to(branch.dtype)
 
 
+def can_attend(qkv: Tensor, num_heads: int, length: int) -> bool:
+    """Say whether `attend` takes rows of at most `length` tokens with so many heads."""
+    head = qkv.shape[-1] // 3 // num_heads
+    halved = qkv.dtype in (torch.bfloat16, torch.float16)
+    return qkv.is_cuda and halved and length <= LONGEST_ROW and head in (16, 32, 64) and usable()
+
+
+def attend(
+    qkv: Tensor, bounds: Tensor, length: int, num_heads: int, dropout: float, seed: Tensor | None
+) -> Tensor:
+    """Let the tokens of each row look at one another: [tokens, 3 * width] to [tokens, width].
+
+    A row's whole table of weights fits into one program, so that there is one kernel each way.
+    Rows begin at `bounds` and have at most `length` tokens.
+    """
+    mixed: Tensor = _Attention.apply(qkv, bounds, length, num_heads, dropout, seed)  # type: ignore[no-untyped-call]
+    return mixed
+
+
 def add_column_sums(target: Tensor, rows: Tensor) -> None:
     """Add the sums of the columns of rows [n, width] to target [width], in fp32."""
     num_rows, width = rows.shape
     if num_rows > 4096 or not usable():  # PyTorch's own spreads long columns over more programs
         target.add_(rows.sum(dim=0, dtype=target.dtype))
         return
+    block = min(256, max(32, triton.next_power_of_2(num_rows)))
     triton_kernels.sum_columns[(triton.cdiv(width, 32),)](
-        rows, target, num_rows, width, rows.stride(0), BLOCK_ROWS=64, BLOCK=32, num_warps=4
+        rows, target, num_rows, width, rows.stride(0), BLOCK_ROWS=block, BLOCK=32, num_warps=4
     )
+
+
+def look_up(table: Tensor, ids: Tensor) -> Tensor:
+    """Return the rows of a table [rows, width] that ids [...] name: [..., width].
+
+    Where the table has a gradient on a GPU already, theirs are added to it, instead of to a new
+    one as large as the table that is then added as a whole.
+    """
+    if not (table.is_cuda and table.requires_grad and ids.numel() <= MOST_IDS and usable()):
+        return F.embedding(ids, table)
+    found: Tensor = _LookUp.apply(table, ids)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:
+        ctx.save_for_backward(ids)
+        ctx.table = table
+        return F.embedding(ids, table)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        (ids,), target = ctx.saved_tensors, ctx.table.grad
+        if target is None:
+            num_rows = len(ctx.table)
+            return torch.ops.aten.embedding_dense_backward(outer[0], ids, num_rows, -1, False), None
+        num, width = ids.numel(), outer[0].shape[-1]
+        triton_kernels.add_rows[(num, triton.cdiv(width, 128))](
+            ids.contiguous(), outer[0].contiguous(), target, num, width,
+            TOKENS=32, BLOCK=128, num_warps=4,
+        )  # fmt: skip
+        return None, None
 
 
 class _AddNorm(torch.autograd.Function):
@@ -124,24 +188,20 @@ class _AddNorm(torch.autograd.Function):
         to_residual = torch.empty_like(total)
         to_branch = torch.empty_like(total, dtype=ctx.half)
         learns = any(ctx.needs_input_grad[2:5])
-        programs = _num_programs(num_rows)
+        together = 1 if num_rows <= MOST_PROGRAMS else 4
+        programs = min(MOST_PROGRAMS, triton.cdiv(num_rows, together))
         partial = total.new_empty(programs if learns else 1, 3, width)
         block = triton.next_power_of_2(width)
         triton_kernels.backward[(programs,)](
             to_full, to_half, total, moments, weight, seed[0] if seed else total,
             to_residual, to_branch, partial, num_rows, programs, width, ctx.dropout,
             DROPS=bool(seed), FULL=outer[0] is not None, HALF=outer[1] is not None,
-            LEARNS=learns, BLOCK=block, num_warps=4,
+            LEARNS=learns, ROWS=together, BLOCK=block, num_warps=4,
         )  # fmt: skip
         to_weight = to_bias = to_shift = None
         if learns:
             to_weight, to_bias, to_shift = _finish(ctx.parameters, partial)
         return to_residual, to_branch, to_shift, to_weight, to_bias, None, None, None
-
-
-def _num_programs(num_rows: int) -> int:
-    """Say over how many programs a backward pass is spread; each leaves one row to be summed."""
-    return min(num_rows, max(128, min(512, num_rows // 8)))
 
 
 def _finish(parameters: tuple[Tensor, ...], partial: Tensor) -> tuple[Any, ...]:
@@ -151,6 +211,42 @@ def _finish(parameters: tuple[Tensor, ...], partial: Tensor) -> tuple[Any, ...]:
     weight, bias, shift = (parameter.grad for parameter in parameters)
     width = partial.shape[-1]
     triton_kernels.sum_partial[(triton.cdiv(width, 32), 3)](
-        partial, weight, bias, shift, len(partial), width, BLOCK_ROWS=64, BLOCK=32, num_warps=4
+        partial, weight, bias, shift, len(partial), width, BLOCK_ROWS=128, BLOCK=32, num_warps=4
     )
     return None, None, None
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        qkv: Tensor,
+        bounds: Tensor,
+        length: int,
+        num_heads: int,
+        dropout: float,
+        seed: Tensor | None,
+    ) -> Tensor:
+        qkv = qkv.contiguous()
+        width = qkv.shape[-1] // 3
+        head = width // num_heads
+        largest = min(LONGEST_ROW, max(32, triton.next_power_of_2(length)))
+        mixed = qkv.new_empty(len(qkv), width)
+        drops = seed is not None and dropout > 0
+        ctx.settings = {"DROPS": drops, "HEAD": head, "LARGEST": largest}
+        ctx.settings["num_warps"] = 8 if largest > 64 else 4
+        ctx.numbers, ctx.grid = (width, head**-0.5, dropout), (len(bounds) - 1, num_heads)
+        source = seed if seed is not None and drops else bounds
+        triton_kernels.attend[ctx.grid](qkv, bounds, mixed, source, *ctx.numbers, **ctx.settings)
+        ctx.save_for_backward(qkv, bounds, source)
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        qkv, bounds, source = ctx.saved_tensors
+        to_qkv = torch.empty_like(qkv)
+        triton_kernels.attend_backward[ctx.grid](
+            qkv, bounds, outer[0].contiguous(), to_qkv, source, *ctx.numbers, **ctx.settings
+        )
+        return to_qkv, None, None, None, None, None

@@ -2,8 +2,9 @@
 
 Where lengths differ, most of a padded batch can be padding. Packed, the tokens of all rows
 stand end to end, [room, width], and everything that treats each token by itself does so only
-for real ones. In half precision on a GPU attention, too, is told where each row begins (Dao
-2023, FlashAttention-2, over sequences of different lengths); elsewhere it sees padded rows.
+for real ones. In half precision on a GPU attention, too, is told where each row begins: short
+rows go to a kernel of our own, longer ones to FlashAttention-2 (Dao 2023). Elsewhere it sees
+padded rows.
 Nothing here waits for the device: the room is given, and what is left of it holds copies of
 the first token, in rows of their own that nobody reads.
 """
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional as F
+
+from plait.model.kernels import attend, can_attend
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,8 +70,15 @@ class Packing:
         filled: Tensor = padded.index_copy(0, self.target, packed)[:-1]
         return filled.view(rows, length, -1)
 
-    def attend(self, qkv: Tensor, num_heads: int, dropout: float) -> Tensor:
-        """Let the tokens of each row look at one another: [room, 3 * width] to [room, width]."""
+    def attend(
+        self, qkv: Tensor, num_heads: int, dropout: float, seed: Tensor | None = None
+    ) -> Tensor:
+        """Let the tokens of each row look at one another: [room, 3 * width] to [room, width].
+
+        Where there is a `seed`, one number on the device, it may say what drops out.
+        """
+        if can_attend(qkv, num_heads, self.shape[1]) and (seed is not None or dropout == 0):
+            return attend(qkv, self.bounds, self.shape[1], num_heads, dropout, seed)
         split = qkv.unflatten(-1, (3, num_heads, -1))  # [room, 3, heads, width / heads]
         if not _has_flash(split):
             return self._attend_padded(qkv, num_heads, dropout)

@@ -1,7 +1,24 @@
-"""The Triton side of kernels.py: one program per row, or per block of columns."""
+"""The Triton side of kernels.py: one program per row or a few, per block of columns, per head."""
 
 import triton
 import triton.language as tl
+
+
+@triton.jit
+def _mix(x):
+    """Scramble 32 bits so that every bit of the outcome depends on all (Wellons' lowbias32)."""
+    x ^= x >> 16
+    x *= 0x7FEB352D
+    x ^= x >> 15
+    x *= 0x846CA68B
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def _kept(seed, places, dropout):
+    """Draw which places do not drop out, each for itself: a tenth of the work of tl.rand."""
+    drawn = _mix(_mix(places.to(tl.uint32)) ^ tl.load(seed).to(tl.uint32))
+    return (drawn >> 8).to(tl.float32) * 5.9604644775390625e-08 >= dropout  # 2^-24
 
 
 @triton.jit
@@ -16,8 +33,7 @@ def forward(
     x = tl.load(branch + at, mask=inside, other=0.0).to(tl.float32)
     x += tl.load(shift + columns, mask=inside, other=0.0)
     if DROPS:
-        kept = tl.rand(tl.load(seed), at) >= dropout
-        x = tl.where(kept, x / (1 - dropout), 0.0)
+        x = tl.where(_kept(seed, at, dropout), x / (1 - dropout), 0.0)
     x += tl.load(residual + at, mask=inside, other=0.0)
     mean = tl.sum(x, axis=0) / width
     centred = tl.where(inside, x - mean, 0.0)
@@ -37,39 +53,41 @@ def backward(
     to_full, to_half, total, moments, weight, seed, to_residual, to_branch, partial,
     num_rows, programs, width, dropout,
     DROPS: tl.constexpr, FULL: tl.constexpr, HALF: tl.constexpr, LEARNS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
-    inside = columns < width
-    w = tl.load(weight + columns, mask=inside, other=0.0)
+    w = tl.load(weight + columns, mask=columns < width, other=0.0)[None, :]
     to_w = tl.zeros([BLOCK], tl.float32)
     to_b = tl.zeros([BLOCK], tl.float32)
     to_s = tl.zeros([BLOCK], tl.float32)
-    for row in range(program, num_rows, programs):
-        at = row * width + columns
-        g = tl.zeros([BLOCK], tl.float32)
+    for first in range(program * ROWS, num_rows, programs * ROWS):
+        rows = first + tl.arange(0, ROWS)
+        real = rows < num_rows
+        inside = real[:, None] & (columns < width)[None, :]
+        at = rows[:, None] * width + columns[None, :]
+        g = tl.zeros([ROWS, BLOCK], tl.float32)
         if FULL:
             g += tl.load(to_full + at, mask=inside, other=0.0).to(tl.float32)
         if HALF:
             g += tl.load(to_half + at, mask=inside, other=0.0).to(tl.float32)
-        mean = tl.load(moments + 2 * row)
-        scale = tl.load(moments + 2 * row + 1)
+        mean = tl.load(moments + 2 * rows, mask=real, other=0.0)[:, None]
+        scale = tl.load(moments + 2 * rows + 1, mask=real, other=0.0)[:, None]
         x = tl.load(total + at, mask=inside, other=0.0)
         unit = tl.where(inside, (x - mean) * scale, 0.0)
-        to_w += g * unit
-        to_b += g
+        to_w += tl.sum(g * unit, axis=0)
+        to_b += tl.sum(g, axis=0)
         g = g * w
-        along = tl.sum(g * unit, axis=0) / width
-        shift = tl.sum(g, axis=0) / width
-        g = (g - shift - unit * along) * scale
+        along = (tl.sum(g * unit, axis=1) / width)[:, None]
+        shift = (tl.sum(g, axis=1) / width)[:, None]
+        g = tl.where(inside, (g - shift - unit * along) * scale, 0.0)
         tl.store(to_residual + at, g, mask=inside)
         if DROPS:
-            kept = tl.rand(tl.load(seed), at) >= dropout
-            g = tl.where(kept, g / (1 - dropout), 0.0)
-        to_s += g
+            g = tl.where(_kept(seed, at, dropout), g / (1 - dropout), 0.0)
+        to_s += tl.sum(g, axis=0)
         tl.store(to_branch + at, g.to(to_branch.dtype.element_ty), mask=inside)
     if LEARNS:
+        inside = columns < width
         place = partial + program * 3 * width + columns
         tl.store(place, to_w, mask=inside)
         tl.store(place + width, to_b, mask=inside)
@@ -114,3 +132,136 @@ def sum_columns(
         sums += tl.sum(block.to(tl.float32), axis=0)
     sums += tl.load(target + columns, mask=inside, other=0.0)
     tl.store(target + columns, sums, mask=inside)
+
+
+@triton.jit
+def add_rows(ids, rows, target, num, width, TOKENS: tl.constexpr, BLOCK: tl.constexpr):
+    # A program per token and block of columns. The first token of an id adds up all of that id,
+    # in their order, so that no two programs write to one place.
+    token = tl.program_id(0)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < width
+    own = tl.load(ids + token)
+    earlier = 0
+    for start in range(0, token, TOKENS):
+        others = start + tl.arange(0, TOKENS)
+        same = tl.load(ids + others, mask=others < token, other=-1) == own
+        earlier += tl.sum(same.to(tl.int32), axis=0)
+    if earlier == 0:
+        sums = tl.zeros([BLOCK], tl.float32)
+        for start in range(token // TOKENS * TOKENS, num, TOKENS):
+            others = start + tl.arange(0, TOKENS)
+            same = tl.load(ids + others, mask=others < num, other=-1) == own
+            if tl.sum(same.to(tl.int32), axis=0) > 0:
+                at = others[:, None] * width + columns[None, :]
+                here = same[:, None] & inside[None, :]
+                sums += tl.sum(tl.load(rows + at, mask=here, other=0.0).to(tl.float32), axis=0)
+        place = target + own * width + columns
+        tl.store(place, tl.load(place, mask=inside, other=0.0) + sums, mask=inside)
+
+
+@triton.jit
+def _scores(q, k, num, scale, SIZE: tl.constexpr):
+    """Return the softmax over keys, [queries, keys], of a row that has `num` tokens."""
+    s = tl.dot(q, tl.trans(k)) * scale
+    s = tl.where((tl.arange(0, SIZE) < num)[None, :], s, float("-inf"))
+    e = tl.exp(s - tl.max(s, axis=1)[:, None])
+    return e / tl.sum(e, axis=1)[:, None]
+
+
+@triton.jit
+def _attend_row(
+    qkv, out, seed, start, num, width, scale, dropout,
+    DROPS: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr, LARGEST: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1)
+    tokens = tl.arange(0, SIZE)
+    columns = head * HEAD + tl.arange(0, HEAD)[None, :]
+    here = (tokens < num)[:, None]
+    at = (start + tokens)[:, None] * (3 * width) + columns
+    q = tl.load(qkv + at, mask=here, other=0.0)
+    k = tl.load(qkv + at + width, mask=here, other=0.0)
+    v = tl.load(qkv + at + 2 * width, mask=here, other=0.0)
+    p = _scores(q, k, num, scale, SIZE)
+    if DROPS:
+        places = (tl.program_id(0) * tl.num_programs(1) + head) * LARGEST + tokens[:, None]
+        kept = _kept(seed, places * LARGEST + tokens[None, :], dropout)
+        p = tl.where(kept, p / (1 - dropout), 0.0)
+    mixed = tl.dot(p.to(v.dtype), v).to(out.dtype.element_ty)
+    tl.store(out + (start + tokens)[:, None] * width + columns, mixed, mask=here)
+
+
+@triton.jit
+def attend(
+    qkv, bounds, out, seed, width, scale, dropout,
+    DROPS: tl.constexpr, HEAD: tl.constexpr, LARGEST: tl.constexpr,
+):  # fmt: skip
+    # One program per row and head; what it works out is no larger than its own row needs.
+    row = tl.program_id(0)
+    start = tl.load(bounds + row)
+    num = tl.load(bounds + row + 1) - start
+    if num > 64:
+        if LARGEST > 64:
+            _attend_row(qkv, out, seed, start, num, width, scale, dropout,
+                        DROPS, HEAD, 128, LARGEST)  # fmt: skip
+    elif num > 32:
+        if LARGEST > 32:
+            _attend_row(qkv, out, seed, start, num, width, scale, dropout,
+                        DROPS, HEAD, 64, LARGEST)  # fmt: skip
+    elif num > 0:
+        _attend_row(qkv, out, seed, start, num, width, scale, dropout,
+                    DROPS, HEAD, 32, LARGEST)  # fmt: skip
+
+
+@triton.jit
+def _attend_row_backward(
+    qkv, to_out, to_qkv, seed, start, num, width, scale, dropout,
+    DROPS: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr, LARGEST: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1)
+    tokens = tl.arange(0, SIZE)
+    columns = head * HEAD + tl.arange(0, HEAD)[None, :]
+    here = (tokens < num)[:, None]
+    at = (start + tokens)[:, None] * (3 * width) + columns
+    q = tl.load(qkv + at, mask=here, other=0.0)
+    k = tl.load(qkv + at + width, mask=here, other=0.0)
+    v = tl.load(qkv + at + 2 * width, mask=here, other=0.0)
+    g = tl.load(to_out + (start + tokens)[:, None] * width + columns, mask=here, other=0.0)
+    p = _scores(q, k, num, scale, SIZE)
+    to_p = tl.dot(g, tl.trans(v))
+    dropped = p
+    if DROPS:
+        places = (tl.program_id(0) * tl.num_programs(1) + head) * LARGEST + tokens[:, None]
+        kept = _kept(seed, places * LARGEST + tokens[None, :], dropout)
+        dropped = tl.where(kept, p / (1 - dropout), 0.0)
+        to_p = tl.where(kept, to_p / (1 - dropout), 0.0)
+    to_v = tl.dot(tl.trans(dropped.to(g.dtype)), g)
+    to_s = p * (to_p - tl.sum(to_p * p, axis=1)[:, None]) * scale
+    to_s = to_s.to(q.dtype)
+    to_q = tl.dot(to_s, k)
+    to_k = tl.dot(tl.trans(to_s), q)
+    kind = to_qkv.dtype.element_ty
+    tl.store(to_qkv + at, to_q.to(kind), mask=here)
+    tl.store(to_qkv + at + width, to_k.to(kind), mask=here)
+    tl.store(to_qkv + at + 2 * width, to_v.to(kind), mask=here)
+
+
+@triton.jit
+def attend_backward(
+    qkv, bounds, to_out, to_qkv, seed, width, scale, dropout,
+    DROPS: tl.constexpr, HEAD: tl.constexpr, LARGEST: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    start = tl.load(bounds + row)
+    num = tl.load(bounds + row + 1) - start
+    if num > 64:
+        if LARGEST > 64:
+            _attend_row_backward(qkv, to_out, to_qkv, seed, start, num, width, scale, dropout,
+                                 DROPS, HEAD, 128, LARGEST)  # fmt: skip
+    elif num > 32:
+        if LARGEST > 32:
+            _attend_row_backward(qkv, to_out, to_qkv, seed, start, num, width, scale, dropout,
+                                 DROPS, HEAD, 64, LARGEST)  # fmt: skip
+    elif num > 0:
+        _attend_row_backward(qkv, to_out, to_qkv, seed, start, num, width, scale, dropout,
+                             DROPS, HEAD, 32, LARGEST)  # fmt: skip

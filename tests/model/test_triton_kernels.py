@@ -1,0 +1,38 @@
+"""The Triton kernels against plain PyTorch, in Triton's interpreter, where Triton is there.
+
+They need no GPU for that, but a process of their own: Triton looks at the wish when it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+CHECKS = Path(__file__).with_name("interpreted_kernels.py")
+NAMES = [
+    line.split("(")[0].removeprefix("def check_")
+    for line in CHECKS.read_text(encoding="utf-8").splitlines()
+    if line.startswith("def check_")
+]
+
+
+def test_there_are_checks() -> None:
+    assert len(NAMES) >= 4
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.parametrize("name", NAMES)
+def test_equals_pytorch(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, CHECKS, name],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
