@@ -16,6 +16,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 
@@ -70,6 +71,7 @@ def main() -> None:
         for name, settings in SETTINGS.items():
             steps = args.steps if name in ("plain", "pcgrad", "smart-unit") else args.steps // 4
             found[name] = check_graphs(encoder, settings, steps)
+        found["side by side"] = check_lanes(encoder, SETTINGS["pcgrad"], args.steps)
     wrong = [name for name, f in found.items() if not f["difference"] <= f.get("bound", 1e-4)]
     for name, figures in found.items():
         print(f"{name:28} {figures}")
@@ -94,6 +96,14 @@ def check_graphs(encoder: Path, settings: list[str], steps: int) -> dict[str, fl
         "captures": captures,
         "last_loss": float(losses[-1]),
     }
+
+
+def check_lanes(encoder: Path, settings: list[str], steps: int) -> dict[str, float]:
+    """Train twice, with tasks' gradients side by side and one after the other."""
+    beside, *_ = _train(encoder, settings, steps)
+    with patch("plait.training.lanes.SMALL", 0):
+        singly, *_ = _train(encoder, settings, steps)
+    return {"difference": float((beside - singly).abs().max()), "last_loss": float(beside[-1])}
 
 
 def _train(

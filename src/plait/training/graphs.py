@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -54,8 +54,8 @@ class Graphs(Plain):
     """Captures a function when its key comes for the second time, and replays it from then on.
 
     The first time it runs as it is: a key that never comes again is not worth a capture,
-    and what is made lazily (an optimizer's moments) is there by the second. All captures share
-    one pool of memory, as no two of them run at once.
+    and what is made lazily (an optimizer's moments) is there by the second. All captures of a
+    stream share one pool of memory, as no two of them run at once.
     """
 
     def __init__(self, device: torch.device, limit: int = 256):
@@ -67,7 +67,7 @@ class Graphs(Plain):
         self._prepare()
 
     def _prepare(self) -> None:
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pools: dict[torch.cuda.Stream, Any] = {}
         self._side = torch.cuda.Stream(self.device)
 
     def run(self, key: Hashable, function: Function, inputs: Sequence[Tensor] = ()) -> Outputs:
@@ -120,9 +120,12 @@ class Graphs(Plain):
     ) -> tuple[Callable[[], None], Outputs]:
         """Capture what the function does, without its being done."""
         graph = torch.cuda.CUDAGraph()
+        stream = torch.cuda.current_stream(self.device)
+        if stream not in self._pools:
+            self._pools[stream] = torch.cuda.graph_pool_handle()
         torch.cuda.synchronize(self.device)
         # Other threads may use the device meanwhile.
-        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+        graph.capture_begin(pool=self._pools[stream], capture_error_mode="thread_local")
         try:
             outputs = function(*inputs)
         finally:
@@ -135,7 +138,7 @@ class Graphs(Plain):
         Its pool counts as being recorded to, and the generator as being captured, until another
         capture ends well.
         """
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pools.pop(torch.cuda.current_stream(self.device), None)
         with suppress(RuntimeError):
             self._record(lambda: (torch.rand(1, device=self.device),), ())
 

@@ -23,6 +23,7 @@ from plait.model.dense import Dense, keep_copies, renew_copies
 from plait.model.multitask import Group
 from plait.training.gradients import FlatGradients
 from plait.training.graphs import Graphs, Plain
+from plait.training.lanes import Lanes
 from plait.weighting import Fixed
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from plait.losses import Loss
     from plait.model.multitask import MultitaskModel
     from plait.regularizers import Regularizer
+    from plait.training.graphs import Outputs
     from plait.types import Batch
     from plait.weighting import Weighting
 
@@ -93,6 +95,7 @@ class Step:
         self.weighting = weighting or Fixed(tuple(tasks), self.device)
         self.generator = team.generator(self.device)
         self.runner = self._choose_runner(graphs)
+        self.lanes = Lanes(self.device)
         self.num_updates = 0
         """Made so far in the stage; whoever goes on from a saved place sets it."""
         self.dense = [part for part in model.modules() if isinstance(part, Dense)]
@@ -128,17 +131,27 @@ class Step:
         if self._can_join(turns, parcels):
             self._join(plan, parcels, sums)
         else:
-            for task, parcel in parcels:
-                loss, term = self.runner.run(
-                    ("gradient", task, plan.row(task), plan.num_turns, parcel.key),
-                    partial(self._add_gradient, task, plan, parcel),
-                    parcel.inputs,
-                )
-                sums.add(task, cast("Tensor", loss), term)
+            self._take_each(plan, parcels, sums)
         result = self._move(plan, sums)
         if self.weighting.looks_again:
             self.weighting.after_update(result.losses, self._look_again(parcels))
         return result
+
+    def _take_each(self, plan: Plan, parcels: Parcels, sums: LossSums) -> None:
+        """Add the gradient of each batch, those of different rows side by side."""
+        found: list[tuple[str, Outputs]] = []
+        num_lanes = plan.num_rows if self.team.size == 1 else 1
+        with self.lanes.open(num_lanes, (parcel for _, parcel in parcels)) as enter:
+            for task, parcel in parcels:
+                with enter(plan.row(task)):
+                    outputs = self.runner.run(
+                        ("gradient", task, plan.row(task), plan.num_turns, parcel.key),
+                        partial(self._add_gradient, task, plan, parcel),
+                        parcel.inputs,
+                    )
+                found.append((task, outputs))
+        for task, (loss, term) in found:
+            sums.add(task, cast("Tensor", loss), term)
 
     def _move(self, plan: Plan, sums: LossSums) -> StepResult:
         """Make an update from the gradients collected, and tell of it."""
