@@ -62,6 +62,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         encoder = write_encoder("tiny", args.tokenizer, Path(folder))
         found = {
+            "products": check_products(),
             "packing": check_packing(encoder),
             "copies": check_gradients(encoder, packed=False),
             "kernels, short rows": check_gradients(encoder, packed=True),
@@ -123,6 +124,30 @@ def _train(
         ]
         weights = {name: p.detach().cpu() for name, p in parts.model.named_parameters()}
         return torch.stack(losses).cpu(), weights, getattr(stage.step.runner, "num_captures", 0)
+
+
+@torch.no_grad()
+def check_products() -> dict[str, float]:
+    """Compare products in bf16 with float64's: of inputs, to inputs, and added to fp32 weights."""
+    furthest = dict.fromkeys(("forward", "to_inputs", "to_weights"), 0.0)
+    for wide, narrow in ((1152, 384), (384, 384), (1536, 384), (384, 1536), (768, 3072)):
+        for rows in range(16, 420, 12):
+            w, x, g = (
+                torch.randn(shape, device="cuda").bfloat16()
+                for shape in ((wide, narrow), (rows, narrow), (rows, wide))
+            )
+            total = torch.zeros(wide, narrow, device="cuda")
+            torch.ops.aten.addmm.dtype_out(total, g.t(), x, torch.float32, out=total)
+            whole = w.double(), x.double(), g.double()
+            pairs = {
+                "forward": (torch.nn.functional.linear(x, w), whole[1] @ whole[0].t()),
+                "to_inputs": (g @ w, whole[2] @ whole[0]),
+                "to_weights": (total, whole[2].t() @ whole[1]),
+            }
+            for name, (found, expected) in pairs.items():
+                away = float((found.double() - expected).norm() / expected.norm())
+                furthest[name] = max(furthest[name], away) if away == away else float("inf")
+    return {"difference": max(furthest.values()), "bound": 0.004, **furthest}
 
 
 @torch.no_grad()

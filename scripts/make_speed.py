@@ -162,9 +162,10 @@ def _gpu_section() -> list[str]:
     made = records["train-8"]
     lines += ["", _wrap(f"{made['hardware']}; versions: {_words(made['versions'])}.")]
     lines += _surgery_lines(records["surgery"])
+    lines += _lane_lines(records["lanes"])
     lines += _smart_lines(records["smart"])
     lines += _recipe_lines(records["recipe"])
-    return [*lines, *_job_lines(records["jobs"])]
+    return [*lines, *_job_lines(records["jobs"]), *_share_lines(records["shares"])]
 
 
 def _ms(side: dict[str, Any]) -> str:
@@ -190,6 +191,45 @@ def _surgery_lines(record: dict[str, Any]) -> list[str]:
             ratio = f"{row['ratio'][name]:.1f}" if name in row["ratio"] else ""
             extra = f"{side['extra_mib']:,.0f}"
             lines.append(f"| {place} | {name} | {_ms(side)} | {extra} | {ratio} |")
+    return lines
+
+
+def _lane_lines(record: dict[str, Any]) -> list[str]:
+    (row,) = record["rows"]
+    plain, pcgrad = row["plait"]["plain"], row["plait"]["pcgrad"]
+    about = (
+        "That was before the gradients of small batches were taken side by side. Since then, timed "
+        f"without the peers: {row['shape']}, batches of {row['batch_size']}, {_ms(pcgrad)} ms with "
+        f"PCGrad beside {_ms(plain)} for a plain update, and {pcgrad['extra_mib']:,.0f} MiB beyond "
+        "it."
+    )
+    return ["", _wrap(about)]
+
+
+def _share_lines(record: dict[str, Any]) -> list[str]:
+    times = {(run["jobs"], run["percent"]): run["step_ms"] for run in record["runs"]}
+    about = (
+        "With kernels of plait's own for attention and embeddings, timed later: "
+        f"{times[1, 100]:.2f} ms for one run under MPS, {times[8, 100]:.2f} for each of eight "
+        f"({8 * times[1, 100] / times[8, 100]:.2f} times as many in all). Holding each of eight to "
+        f"25% of the GPU (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`) makes it {times[8, 25]:.2f}, but "
+        "plait does not do that, and notes it where it is set: at some shares cuBLAS works out "
+        "wrong products. Largest relative errors of products in bf16, as e5-small's layers have "
+        "them, against float64; the last column is what training came to:"
+    )
+    lines = [
+        "",
+        _wrap(about),
+        "",
+        "| share | multiprocessors | forward | to inputs | to weights | |",
+    ]
+    lines += ["|---|---|---|---|---|---|"]
+    for row in record["shares"]:
+        parts = [row[name] for name in ("forward", "to_inputs", "to_weights")]
+        errors = ["not a number" if e is None else f"{e:.2g}" for e in parts]
+        cells = [f"{row['percent']}%", str(row["multiprocessors"]), *errors]
+        end = "as it should be" if row["losses"] == "right" else "**not a number**"
+        lines.append(f"| {' | '.join(cells)} | {end} |")
     return lines
 
 

@@ -69,8 +69,26 @@ def test_a_run_that_fell_apart_is_told(tmp_path):
     told = "seed 2: overall fell from .747 after 1,200 updates to .400 at the end"
     assert f"Round robin, truncated + PCGrad, {told}; shown is the best checkpoint." in text
     assert text.count("overall fell from") == 1
-    assert "**Ended low**: 1 run fell apart" in text
+    assert "**Ended low**: 1 run fell apart late" in text
     assert "which is the one shown: `a/pcgrad`." in text
+
+
+def test_a_run_that_only_guesses_is_told_and_not_compared(tmp_path):
+    guessed, learnt = (
+        {"sst": 0.26, "quora": 0.63, "sts": None},
+        {"sst": 0.5, "quora": 0.8, "sts": 0.6},
+    )
+    base = {"baseline": dev_figures({"sst": 0.253, "quora": 0.625, "sts": None})}
+    write_record(tmp_path, make_record("d/baseline-sequential", guessed, **base))
+    write_record(tmp_path, make_record("d/cos-sim-sequential", learnt, **base))
+    half = guessed | {"quora": 0.7}  # learnt one of the three
+    for seed in (1, 2):
+        write_record(tmp_path, make_record("b/pcgrad-200", half, seed, **base))
+    text = " ".join(page(tmp_path, best=tmp_path / "none").split())
+    assert "in every task: `d/baseline-sequential`. Findings" in text
+    assert "seed 1: fell apart; its figures are those of guessing." in text
+    assert text.count("figures are those of guessing") == 1
+    assert "cannot be told, as it fell apart: `d/baseline-sequential` |" in text
 
 
 def test_what_findings_rest_on_is_told_below_them(tmp_path):

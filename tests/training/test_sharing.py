@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
-from plait.training.sharing import CONTROL, PIPES, SHARE, share_of, shared_gpu
+from plait.training.sharing import CONTROL, PIPES, SHARE, note_share, shared_gpu
 
 
 @pytest.fixture
@@ -25,7 +26,6 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return said
 
     monkeypatch.delenv(PIPES, raising=False)
-    monkeypatch.delenv(SHARE, raising=False)
     return install
 
 
@@ -49,20 +49,17 @@ def test_it_ends_when_something_fails_inside(service) -> None:
     assert PIPES not in os.environ
 
 
-@pytest.mark.parametrize(("jobs", "share"), [(2, 100), (4, 50), (8, 25), (30, 6)])
-def test_each_may_fill_twice_its_part(service, jobs: int, share: int) -> None:
-    service()
-    with shared_gpu(jobs):
-        assert os.environ[SHARE] == str(share) == str(share_of(jobs))
-    assert SHARE not in os.environ
-
-
-def test_a_share_of_the_users_own_stays(service, monkeypatch) -> None:
-    service()
-    monkeypatch.setenv(SHARE, "70")
-    with shared_gpu(8):
-        assert os.environ[SHARE] == "70"
-    assert os.environ[SHARE] == "70"
+@pytest.mark.parametrize(
+    ("share", "device", "warned"),
+    [(None, "cuda", False), ("100", "cuda", False), ("34", "cuda", True), ("34", "cpu", False)],
+)
+def test_a_part_of_a_gpu_is_warned_of(monkeypatch, share, device: str, warned: bool) -> None:
+    monkeypatch.delenv(SHARE, raising=False)
+    if share is not None:
+        monkeypatch.setenv(SHARE, share)
+    note = note_share(torch.device(device))
+    assert (note is not None) == warned
+    assert not warned or (note is not None and note.startswith(f"{SHARE} is 34: "))
 
 
 def test_one_job_needs_none(service) -> None:

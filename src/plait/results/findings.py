@@ -145,6 +145,9 @@ def compare(
     absent = [_name(key) for key in rows if not records.row(*key)]
     if absent:
         return "not run yet" if len(absent) == len(rows) else f"not run yet: {', '.join(absent)}"
+    lost = [_name(key) for key in rows if all(record.guesses for record in records.row(*key))]
+    if lost:
+        return f"cannot be told, as it fell apart: {', '.join(lost)}"
     empty = [_name(key) for key in rows if not found[key]]
     if empty:
         return f"no `{figure}` of {', '.join(empty)}"

@@ -24,6 +24,8 @@ SUMMARIES = ("sum", "mean", "overall")
 
 FALL = 0.1
 """What a run's `overall` must lose by its end to be spoken of."""
+GUESS, UNRELATED = 0.01, 0.05
+"""How little above the most frequent class, or a correlation of 0, is no better than guessing."""
 
 T = TypeVar("T")
 
@@ -91,6 +93,8 @@ class Record(_Part):
     encoder: dict[str, Any] = {}
     data: dict[str, dict[str, int]] = {}
     dev: DevFigures
+    baseline: DevFigures | None = None
+    """Dev figures of guessing: the most frequent class, the mean score."""
     curves: list[Point] = []
     members: dict[str, MemberFigures] = {}
     """Of an ensemble, each by itself."""
@@ -104,6 +108,19 @@ class Record(_Part):
             return None
         (high, best), (low, last) = kept[0], known[-1]
         return (best, last) if high - low >= FALL else None
+
+    @property
+    def guesses(self) -> bool:
+        """Whether it is no better than guessing in any task that it trains: it fell apart."""
+        if self.baseline is None:
+            return False
+        known = (
+            (self.dev.figure(t), self.baseline.figure(t)) for t in self.dev.tasks if self.trains(t)
+        )
+        return all(
+            value is None or value <= (UNRELATED if base is None else base + GUESS)
+            for value, base in known
+        )
 
     def trains(self, figure: str) -> bool:
         """Say whether a figure is of trained heads alone: of a task, or of all for a summary.

@@ -48,6 +48,7 @@ from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_s
 from plait.training.memory import explain_scoring, explain_training
 from plait.training.notes import note_data, note_held_out
 from plait.training.scoring import TeamScorer
+from plait.training.sharing import note_share
 from plait.training.stages import build_stage, check_stages, drop_heads
 from plait.training.starting import Start, find_kept
 from plait.training.teachers import Lessons
@@ -230,6 +231,7 @@ class _Session:
         if any(config.tasks[name].unlabelled for name in names):
             data["unlabelled"] = load("unlabelled", tasks=names)
         told += start.notes(config, self.folder.path) if start else []
+        told += filter(None, [note_share(self.parts.device)])
         idle, missing = find_idle(config), find_missing(config, root)
         told += note_held_out(idle, missing, count_held_out(config, data))
         told += note_data(self.parts, data["train"], data.get("unlabelled", {}), data["dev"])

@@ -47,9 +47,15 @@ def show_summary(results: Results) -> list[str]:
     if fallen := [record for record in results.records if record.fall]:
         rows_fallen = ", ".join(sorted({f"`{record.recipe}`" for record in fallen}))
         told.append(
-            f"**Ended low**: {count(len(fallen), 'run')} fell apart, or forgot one task over "
+            f"**Ended low**: {count(len(fallen), 'run')} fell apart late, or forgot one task over "
             f"another, and ended with an overall {figure(FALL, 1)} or more below the run's own "
             f"best checkpoint, which is the one shown: {rows_fallen}."
+        )
+    if lost := [record for record in results.records if record.guesses]:
+        rows_lost = ", ".join(sorted({f"`{record.recipe}`" for record in lost}))
+        told.append(
+            f"**Fell apart**: {count(len(lost), 'run')} came out no better than guessing in every "
+            f"task: {rows_lost}. Findings that compare such a row are not tested."
         )
     if results.best:
         models = ", ".join(

@@ -81,6 +81,11 @@ def _notes(printed: Table, records: Records) -> Iterator[str]:
         if own:
             yield f"{row.published.row}: run with {', '.join(f'`-o {word}`' for word in own)}."
         for record in records.row(row.run):
+            if record.guesses:
+                yield (
+                    f"{row.published.row}, seed {record.seed}: fell apart; its figures are those "
+                    "of guessing."
+                )
             if fall := record.fall:
                 best, last = fall
                 yield (
