@@ -398,6 +398,43 @@ def test_a_bad_row_is_found_before_anything_is_written(model, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+def test_rows_without_a_text_have_empty_answers(model, tmp_path, ending):
+    """The others' are what they would be alone, also where a whole chunk lacks them."""
+    rows = [{**row, "a": "" if 8 <= i < 17 else row["a"]} for i, row in enumerate(ROWS)]
+    path, out = write(tmp_path / "x.csv", rows), tmp_path / f"out.{ending}"
+    asked = {"tasks": ["same", "near"], "threshold": {"same": 0.5}, "probabilities": True}
+    done = model.predict_file(path, out, **asked, skip_empty=True)
+    assert (done.num_rows, done.num_empty) == (43, 9)
+    found = read(out)
+    assert [row["key"] for row in found] == [row["key"] for row in ROWS]
+    pairs = [(row["a"], row["b"]) for row in rows if row["a"]]
+    scores = [
+        row["near"]["value"] if ending == "jsonl" and row["near"] else row["near"] for row in found
+    ]
+    expected = [answer.value for answer in model.predict("near", pairs)]
+    assert [float(score) for score in scores[:8] + scores[17:]] == pytest.approx(expected, abs=1e-4)
+    added = [name for name in found[8] if name not in rows[0] and name != "id"]
+    assert {found[8][name] for name in added} == {None if ending in ("jsonl", "parquet") else ""}
+
+
+def test_a_row_may_lack_the_text_of_one_task_alone(model, tmp_path):
+    path = write(tmp_path / "x.csv", [{**ROWS[0], "text": ""}, ROWS[1]])
+    records = stream.open_records(
+        model,
+        path,
+        columns := [
+            *stream.choose_columns(model, ["mood"], list(ROWS[0])),
+            *stream.choose_columns(model, ["near"], list(ROWS[0])),
+        ],
+        skip_empty=True,
+    )
+    ((_, answers),) = stream.answer_records(model, columns, records.slices(8))
+    assert [answer is None for answer in answers["mood"]] == [True, False]
+    assert [answer is None for answer in answers["near"]] == [False, False]
+    assert stream.count_empty(answers) == records.survey().num_empty == 1
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_a_file_without_rows(model, tmp_path, ending):
     (tmp_path / "x.csv").write_text("id,text\n")
     out = tmp_path / f"out.{ending}"

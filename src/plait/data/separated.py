@@ -66,7 +66,10 @@ class Separated(Source):
             if self.separator is None:
                 start = stream.read(self.chunk_bytes).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
                 line = re.split(rb"[\r\n]", start, maxsplit=1)[0]
-                self.separator = "\t" if b"\t" in line else ","
+                # One column has nothing between: then the name says it, as texts have commas.
+                name = self.path.name.lower().removesuffix(".gz").removesuffix(".xz")
+                tabs = b"\t" in line or (b"," not in line and name.endswith(".tsv"))
+                self.separator = "\t" if tabs else ","
                 stream.seek(0)
             for number, record in self._records(stream):
                 header = [name.strip() for name in record]
