@@ -41,6 +41,18 @@ MISSING = frozenset({"", "nan", "n/a", "null"})
 """Ways to write that a value is not there, in small letters; 'none' may well be a class."""
 
 
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
+"""Signs of Thai, Lao, Burmese, Khmer, Japanese and Chinese, which have no spaces between words."""
+
+_DATE = re.compile(r"\d{4}([-/.])\d{1,2}\1\d{1,2}([T ].*)?|\d{1,2}([-/.])\d{1,2}\3\d{2,4}([T ].*)?")
+
+
+def _count_words(text: str) -> int:
+    return max(len(text.split()), len(_UNSPACED.findall(text)) // 2)  # of some two signs each
+
+
 @dataclass(frozen=True)
 class Column:
     """The first values of a column, as written, and what they are like."""
@@ -62,13 +74,25 @@ class Column:
     @cached_property
     def mean_words(self) -> float:
         """Words of a value, on average."""
-        return sum(len(value.split()) for value in self.filled) / max(len(self.filled), 1)
+        return sum(map(_count_words, self.filled)) / max(len(self.filled), 1)
 
     @cached_property
     def is_number(self) -> bool:
         """Whether nearly all of it is numbers."""
         numbers = sum(map(is_number, self.filled))
         return bool(self.filled) and numbers >= 0.95 * len(self.filled)
+
+    @cached_property
+    def is_measured(self) -> bool:
+        """Whether it is numbers some of which are no whole ones, as scores mostly are."""
+        return self.is_number and not all(
+            float(value).is_integer() for value in self.filled if is_number(value)
+        )
+
+    @cached_property
+    def is_date(self) -> bool:
+        """Whether it is dates."""
+        return bool(self.filled) and all(map(_DATE.fullmatch, self.filled))
 
     @cached_property
     def is_unique(self) -> bool:
