@@ -136,6 +136,13 @@ def test_every_kind_of_file_in_its_order(plait, trained, tmp_path, name, monkeyp
     ]
 
 
+def test_a_file_of_bare_lines_is_for_standard_input(plait, trained, tmp_path):
+    (tmp_path / "x.txt").write_text("What a fine day\nWell then\n")
+    done = plait("predict", trained, "--task", "mood", "--input", tmp_path / "x.txt")
+    assert done.code == 2
+    assert "bare lines of text are read from standard input (< FILE)" in done.complaint()
+
+
 def test_as_many_columns_as_a_task_takes_choose_the_tasks(plait, trained, tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("body,reply\nfine,good\n", encoding="utf-8")

@@ -254,8 +254,12 @@ def _check_reading(input_: Path | None, separator: str | None, *, quoting: bool)
         raise UsageError(
             "--separator and --no-quoting say how a file is read: give it with --input"
         )
-    # What a shell passes on of '\\t' is two letters.
-    return "\t" if separator == r"\t" else separator
+    return read_separator(separator)
+
+
+def read_separator(typed: str | None) -> str | None:
+    """Return the sign meant: what a shell passes on of '\\t' is two letters."""
+    return "\t" if typed == r"\t" else typed
 
 
 def _check_options(

@@ -130,6 +130,8 @@ class RecordFile:
         self.source.remedy = "; --column (from Python, text) names those to read"
         self.columns = Columns(tuple(dict.fromkeys(text)), whole=True)
         named = set(self.source.names())
+        if len(named) == 1:
+            self.source.remedy += ", and bare lines of text are read from standard input (< FILE)"
         self.number_name = None if named & set(ids) else "id"
         """Rows that have no name of their own are numbered."""
 
@@ -225,7 +227,11 @@ class RecordFile:
             texts, broken = decode(array)
             if broken:
                 line = self.source.lines([start + broken[0]])[0]
-                raise DataError(f"column {field.name!r} is not UTF-8", path=self.path, line=line)
+                raise DataError(
+                    f"column {field.name!r} is not UTF-8; save the file as UTF-8",
+                    path=self.path,
+                    line=line,
+                )
             arrays.append(texts)
         return pa.StructArray.from_arrays(arrays, names=[field.name for field in whole.type])
 

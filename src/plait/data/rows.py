@@ -174,6 +174,8 @@ class RowReader:
         sentence = row.sentence
         if row.reason in ("empty text", "missing label"):
             sentence += f"; fill it in, or {self.way_past}"
+        elif row.reason == "not UTF-8":
+            sentence += "; save the file as UTF-8"
         if source.unit == "line":
             raise DataError(sentence, path=source.path, line=place)
         raise DataError(f"{source.unit} {place}: {sentence}", path=source.path)

@@ -179,7 +179,7 @@ class Source(ABC):
             near = near if "did you mean" in near else ""
             shown = ", ".join(repr(c[:60]) for c in there)
             advice = near + self.remedy
-            if len(there) == 1 and not near:
+            if len(there) == 1:  # which is near to each of the names in it
                 advice = _doubt_separator(there[0]) or advice
             raise DataError(
                 f"there is no column {name!r}; the file has {shown}{advice}", path=self.path
@@ -190,5 +190,6 @@ def _doubt_separator(header: str) -> str:
     """Say what else may stand between the columns of a header line taken for one column."""
     for sign in ";|\t,":
         if sign in header:
-            return f"; is {sign!r} between its columns? Say separator = {sign!r}, or --separator"
+            say = f"Say separator = {sign!r}, or --separator {sign!r}"
+            return f"; is {sign!r} between its columns? {say}"
     return ""

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.data import Columns, open_source
+from plait.data.separated import refuse_separator
 from plait.data.source import plain_text, written_label
 from plait.draft.words import COLUMN_WORDS, is_number, words_of
 from plait.errors import DataError, UsageError
@@ -155,7 +156,8 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
     """Find out how a file is read and what its columns hold; copies go into `scratch`."""
     if not path.is_file():
         # Not left out as an odd file is: somebody mistyped a name.
-        raise UsageError(f"{path} is {'a folder, not a file' if path.is_dir() else 'not there'}")
+        folder = f"a folder: name its files, such as {path}/*.csv"
+        raise UsageError(f"{path} is {folder if path.is_dir() else 'not there'}")
     kind = _kind_of(path)
     if kind == "parquet":
         columns, notes = _read_columns(open_source(path))
@@ -174,6 +176,8 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
         return LookedAt(path, copied, None, True, columns, notes + more)
     if re.match(r"sep=.\r?\n", text):
         raise DataError("the line is for Excel alone; take it out", path=path, line=1)
+    if reading.separator:
+        refuse_separator(reading.separator, path)
     separator = reading.separator or _guess_separator(text)
     quoting = _guess_quoting(text, separator)
     if not quoting:
