@@ -417,6 +417,27 @@ def test_rows_without_a_text_have_empty_answers(model, tmp_path, ending):
     assert {found[8][name] for name in added} == {None if ending in ("jsonl", "parquet") else ""}
 
 
+def test_objects_of_json_may_lack_the_key(model, tmp_path):
+    path, out = tmp_path / "x.jsonl", tmp_path / "out.jsonl"
+    path.write_text('{"n": 1, "text": "good"}\n{"n": 2}\n{"n": 3, "text": null}\n')
+    told = "line 2: there is no key 'text'; the line has 'n'; fill it in, or leave it unanswered"
+    with pytest.raises(DataError, match=told):
+        model.predict_file(path, out, tasks=["mood"])
+    done = model.predict_file(path, out, tasks=["mood"], skip_empty=True)
+    assert (done.num_rows, done.num_empty) == (3, 2)
+    assert [row["mood"] is None for row in read(out)] == [False, True, True]
+    assert "text" not in read(out)[1]
+    told = "there is no column 'body'; the file has 'n', 'text'; --column"
+    with pytest.raises(DataError, match=told):  # one that none has is a mistake
+        model.predict_file(
+            path, tmp_path / "no.csv", tasks=["mood"], text=["body"], skip_empty=True
+        )
+    with pytest.raises(
+        DataError, match=r"there is no key 'body'; .*; --column \(from Python, text"
+    ):
+        model.predict_file(path, tmp_path / "no.jsonl", tasks=["mood"], text=["body"])
+
+
 def test_a_row_may_lack_the_text_of_one_task_alone(model, tmp_path):
     path = write(tmp_path / "x.csv", [{**ROWS[0], "text": ""}, ROWS[1]])
     records = stream.open_records(

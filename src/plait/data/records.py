@@ -128,7 +128,8 @@ class RecordFile:
         """Whether rows that lack a text are given as well; else they are errors."""
         self.source = open_source(path, separator=separator, quoting=quoting)
         self.source.remedy = "; --column (from Python, text) names those to read"
-        self.columns = Columns(tuple(dict.fromkeys(text)), whole=True)
+        names = tuple(dict.fromkeys(text))
+        self.columns = Columns(names, whole=True, may_lack_text=keep_empty)
         named = set(self.source.names())
         if len(named) == 1:
             self.source.remedy += ", and bare lines of text are read from standard input (< FILE)"
@@ -154,6 +155,8 @@ class RecordFile:
             if progress is not None:
                 progress(str(self.path), rows.position, size)
         if isinstance(self.source, JsonLines):
+            if count:
+                self.source.require(self.columns.text, list(kinds))  # of some objects at least
             if self.number_name in kinds:  # the first line has no name of its own, a later one has
                 self.number_name, fields = None, []
             fields += [(name, _json_type(found)) for name, found in kinds.items()]

@@ -172,7 +172,9 @@ class RowReader:
         source, row = self.source, bad[0]
         place = source.lines([row.number])[0]
         sentence = row.sentence
-        if row.reason in ("empty text", "missing label"):
+        if row.reason == "missing key" and (row.number == 0 or sentence.endswith("?")):
+            sentence += source.remedy  # more likely it is called otherwise
+        elif row.reason in ("empty text", "missing label", "missing key"):
             sentence += f"; fill it in, or {self.way_past}"
         elif row.reason == "not UTF-8":
             sentence += "; save the file as UTF-8"

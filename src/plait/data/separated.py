@@ -38,12 +38,12 @@ class Separated(Source):
     def chunks(self, columns: Columns) -> Iterator[Chunk]:
         """Read the columns asked for, in order."""
         header = self.names()
-        self._require(columns, header)
+        self.require(columns, header)
         places = [header.index(name) for name in columns]
         if not columns.whole:
             yield from self._read(places, len(header))
             return
-        self._require(header, header)  # each name stands for one column
+        self.require(header, header)  # each name stands for one column
         for chunk in self._read([*places, *range(len(header))], len(header)):
             yield chunk.fold(header)
 

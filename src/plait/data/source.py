@@ -41,6 +41,8 @@ class Columns:
     """Those that say whether a row is taken at all."""
     whole: bool = False
     """Whether every row is wanted as it stands in the file as well."""
+    may_lack_text: bool = False
+    """Whether an object of JSON need not have a text's key: the text is then empty."""
 
     def __iter__(self) -> Iterator[str]:
         yield from self.text
@@ -169,7 +171,8 @@ class Source(ABC):
         except _DAMAGE as error:
             raise DataError(f"cannot be read: {error}", path=self.path) from error
 
-    def _require(self, wanted: Iterable[str], there: list[str]) -> None:
+    def require(self, wanted: Iterable[str], there: list[str]) -> None:
+        """Refuse to go on without a column, or with two of its name."""
         for name in wanted:
             if there.count(name) > 1:
                 raise DataError(f"column {name!r} appears more than once", path=self.path)
