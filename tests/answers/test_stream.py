@@ -417,6 +417,18 @@ def test_rows_without_a_text_have_empty_answers(model, tmp_path, ending):
     assert {found[8][name] for name in added} == {None if ending in ("jsonl", "parquet") else ""}
 
 
+def test_what_was_stopped_goes_on_past_them(model, tmp_path):
+    rows = [{**row, "text": "" if i % 3 == 0 else row["text"]} for i, row in enumerate(ROWS)]
+    path, out, whole = write(tmp_path / "x.csv", rows), tmp_path / "o.csv", tmp_path / "w.csv"
+    asked = {"tasks": ["mood"], "skip_empty": True}
+    model.predict_file(path, whole, **asked)
+    with pytest.raises(Interrupted):
+        model.predict_file(path, out, progress=Stop(2), **asked)
+    done = model.predict_file(path, out, resume=True, **asked)
+    assert out.read_bytes() == whole.read_bytes()
+    assert (done.num_rows, done.num_empty) == (43, 15)
+
+
 def test_objects_of_json_may_lack_the_key(model, tmp_path):
     path, out = tmp_path / "x.jsonl", tmp_path / "out.jsonl"
     path.write_text('{"n": 1, "text": "good"}\n{"n": 2}\n{"n": 3, "text": null}\n')
