@@ -9,13 +9,16 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import plait
 from plait import TextClassifier, TextRegressor
-from plait.errors import DataError, RecipeError, UsageError
+from plait.errors import DataError, DeviceMemoryError, RecipeError, RunError, UsageError
+from plait.training.memory import explain_scoring
+from plait.training.run import _refuse_divergence
 
 MOODS = {"Good": ["great", "lovely"], "bad": ["awful", "sad"], "BAD": ["plain", "dull"]}
 
@@ -26,7 +29,7 @@ def make(tiny_encoder):
 
     def make(cls=TextClassifier, **params):
         small = {"epochs": 8, "batch_size": 8, "lr": 5e-3, "max_length": 24, "device": "cpu"}
-        return cls(str(tiny_encoder), **(small | params))
+        return cls(**({"encoder": str(tiny_encoder)} | small | params))
 
     return make
 
@@ -264,6 +267,74 @@ def test_a_wrong_override_is_told_as_it_was_written(make, moods):
         make(overrides=["train.lrr=1"]).fit(*moods)
     with pytest.raises(RecipeError, match=r"^TextClassifier: overrides: train\.epochs = 0: "):
         make(overrides=["train.epochs=0"]).fit(*moods)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"max_length": 5000}, "max_length = 5000, but this encoder reads at most"),
+        ({"encoder": "no/such/folder"}, "encoder = 'no/such/folder' is not 'packaged', a folder"),
+        ({"out": "/dev/null/run"}, "cannot write in .*; choose another out$"),
+        ({"overrides": ["encoder.max_length=5000"]}, r"encoder\.max_length = 5000, but"),
+    ],
+)
+def test_what_training_finds_wrong_is_told_by_the_same_names(make, moods, params, words):
+    with pytest.raises(UsageError, match=f"^{words}"):
+        make(**params).fit(*moods)
+
+
+def test_a_training_that_goes_astray_is_told_without_recipes_and_commands(make, moods, monkeypatch):
+    stage = SimpleNamespace(name="finetune", config=SimpleNamespace(lr=1.0))
+    record = SimpleNamespace(total_steps=7)
+
+    def diverge(*_, **__):
+        _refuse_divergence({"task": float("nan")}, record, stage)
+
+    def run_out(*_, **__):
+        raise explain_scoring("plait train RECIPE --resume")
+
+    monkeypatch.setattr("plait.estimator.train", diverge)
+    with pytest.raises(RunError) as caught:
+        make().fit(*moods)
+    assert str(caught.value) == (
+        "the loss is not a number any more at update 7: the training has diverged; try a lower "
+        "rate than 1, or overrides=['train.warmup=0.1', 'train.clip=1']"
+    )
+    monkeypatch.setattr("plait.estimator.train", run_out)
+    with pytest.raises(DeviceMemoryError) as told:
+        make(batch_size=8, max_length=32).fit(*moods)
+    assert str(told.value) == (
+        "out of memory while training: try batch_size=4 with overrides=['train.accumulate=2'], or "
+        "max_length=16"
+    )
+    with pytest.raises(DeviceMemoryError, match=r"training: try max_length=16$"):
+        make(batch_size=1, max_length=32).fit(*moods)
+
+
+STOP = """
+import signal
+from plait.training.listeners import LISTENERS, Listener
+
+@LISTENERS.register("stop")
+class Stop(Listener):
+    '''Ctrl-C after the first update.'''
+
+    def step(self, record):
+        signal.raise_signal(signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_fit_that_is_stopped_names_no_command(make, moods, tmp_path, named):
+    """It ends as any program's does: scikit-learn goes on after any other error."""
+    (tmp_path / "stop.py").write_text(STOP)
+    overrides = [f"plugins=['{tmp_path / 'stop.py'}']", "listeners=[{name='stop'}]"]
+    out = tmp_path / "run" if named else None
+    with pytest.raises(KeyboardInterrupt) as caught:
+        make(epochs=5, overrides=overrides, out=out).fit(*moods)
+    kept = f"the run in {str(out)!r} is not finished, and fit does not go on with it"
+    told = kept if named else "nothing is kept"
+    assert str(caught.value) == f"stopped after 1 update; {told}"
 
 
 def test_a_folder_that_holds_something_is_left_alone(make, moods, tmp_path):

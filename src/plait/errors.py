@@ -70,6 +70,10 @@ class DiskFullError(ResourceError):
     """No room left for a checkpoint; the last good one stands."""
 
 
+FREE_ROOM = "Free some room"
+"""How the sentence of a full disk ends; the command line adds how to go on."""
+
+
 class WorkerLostError(ResourceError):
     """Another of the processes that train together is gone; the last checkpoint stands."""
 

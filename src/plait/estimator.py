@@ -11,7 +11,9 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import re
 import tempfile
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -20,14 +22,21 @@ import numpy as np
 
 from plait.config.reading import resolve
 from plait.data.store import check_texts
-from plait.errors import RecipeError, UsageError, suggest
+from plait.errors import (
+    DeviceMemoryError,
+    Interrupted,
+    PlaitError,
+    RecipeError,
+    UsageError,
+    suggest,
+)
 from plait.evaluate import accuracy
 from plait.predict import Predictor, require_list
 from plait.runs import train
 from plait.training.folder import is_taken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -126,7 +135,8 @@ class TextEstimator:
                     row = dict(zip(names, texts, strict=True)) | {"label": label}
                     file.write(f"{json.dumps(row)}\n")
             run = Path(folder) / "run" if self.out is None else Path(self.out)
-            train(config, run, data=folder)
+            with self._own_words():
+                train(config, run, data=folder)
             self.model_ = Predictor.load(run, device=self.device)
             self.model_.fingerprint()  # which it remembers, and the folder may go
 
@@ -153,6 +163,39 @@ class TextEstimator:
                 "'train.warmup=0.1'"
             )
         return resolve(table, self.overrides, f"{own}: overrides")
+
+    @contextmanager
+    def _own_words(self) -> Iterator[None]:
+        """Tell what ends the training in the words of arguments, without recipes and commands."""
+        try:
+            yield
+        except Interrupted as error:
+            when = str(error).partition(";")[0]
+            kept = "nothing is kept"
+            if self.out is not None:
+                kept = (
+                    f"the run in {str(self.out)!r} is not finished, and fit does not go on with it"
+                )
+            # As theirs: a search of scikit-learn's takes every other error for a fit that failed.
+            raise KeyboardInterrupt(f"{when}; {kept}") from None
+        except DeviceMemoryError as error:
+            size, length = max(1, self.batch_size // 2), max(8, self.max_length // 2)
+            fewer = f"batch_size={size} with overrides=['train.accumulate=2'], or "
+            less = f"{fewer * (self.batch_size > 1)}max_length={length}"
+            raise DeviceMemoryError(f"out of memory while training: try {less}") from error
+        except PlaitError as error:
+            error.args = (self._rename(str(error)),)
+            raise
+
+    def _rename(self, told: str) -> str:
+        """Put arguments for the settings of a recipe, but for those that `overrides` name."""
+        for name, key in KEYS.items():
+            if not any(override.startswith(key) for override in self.overrides):
+                told = re.sub(rf"`-o {re.escape(key)}=(\S+)`", rf"{name}='\1'", told)
+                told = re.sub(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", name, told)
+        told = re.sub(r" \(lr of stage '\w+'\), a warmup, or clip = 1", ", or overrides="
+                      "['train.warmup=0.1', 'train.clip=1']", told)  # fmt: skip
+        return told.replace(f"the loss of {TASK} is", "the loss is").replace("--out", "out")
 
     def _refuse_taken(self) -> None:
         """Refuse a folder that holds something already, which is no run to go on with here."""

@@ -166,6 +166,7 @@ class Answerer(ABC):
         review: str | Path | None = None,
         separator: str | None = None,
         quoting: bool = True,
+        skip_empty: bool = False,
         resume: bool = False,
         progress: Progress | None = None,
     ) -> FileAnswers:
@@ -174,6 +175,7 @@ class Answerer(ABC):
         `tasks` are all that fit unless given, `text` the columns they read; `threshold`, for all
         or by task, is the confidence below which an answer is marked for review, and `review` a
         file for those rows alone. `separator` and `quoting` are as a recipe's file has them.
+        With `skip_empty`, rows that lack a text have empty answers, and are no error.
         `resume` goes on where an earlier call was stopped.
         """
         return answer_file(
@@ -187,6 +189,7 @@ class Answerer(ABC):
             review=None if review is None else Path(review),
             separator=separator,
             quoting=quoting,
+            skip_empty=skip_empty,
             resume=resume,
             progress=progress,
         )

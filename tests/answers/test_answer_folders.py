@@ -251,3 +251,16 @@ def test_rows_come_through_another_process_as_they_are(plan, ending):
         assert back.rows() == records.rows()
         assert back.examples(["text"]) == records.examples(["text"])
         assert back.numbers.tolist() == records.numbers.tolist()
+
+
+def test_a_folder_goes_on_past_rows_without_a_text(model, plan, tmp_path):
+    """Parts are not looked through beforehand, so the way past may be asked for later."""
+    wanted = plan()
+    lines = (tmp_path / "rows" / "c.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "rows" / "c.csv").write_text("".join([*lines[:15], "c14,\n", *lines[16:]]))
+    with pytest.raises(DataError, match=r"c\.csv, line 16: column 'text' is empty; fill it in, or"):
+        answer_folder(model, wanted)
+    done = answer_folder(model, plan(skip_empty=True), resume=True)
+    assert (done.num_rows, done.num_empty) == (46, 1)
+    found = read_all(tmp_path / "out")
+    assert [row["key"] for row in found if not row["mood"]] == ["c14"]

@@ -398,6 +398,76 @@ def test_a_bad_row_is_found_before_anything_is_written(model, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+def test_rows_without_a_text_have_empty_answers(model, tmp_path, ending):
+    """The others' are what they would be alone, also where a whole chunk lacks them."""
+    rows = [{**row, "a": "" if 8 <= i < 17 else row["a"]} for i, row in enumerate(ROWS)]
+    path, out = write(tmp_path / "x.csv", rows), tmp_path / f"out.{ending}"
+    asked = {"tasks": ["same", "near"], "threshold": {"same": 0.5}, "probabilities": True}
+    done = model.predict_file(path, out, **asked, skip_empty=True)
+    assert (done.num_rows, done.num_empty) == (43, 9)
+    found = read(out)
+    assert [row["key"] for row in found] == [row["key"] for row in ROWS]
+    pairs = [(row["a"], row["b"]) for row in rows if row["a"]]
+    scores = [
+        row["near"]["value"] if ending == "jsonl" and row["near"] else row["near"] for row in found
+    ]
+    expected = [answer.value for answer in model.predict("near", pairs)]
+    assert [float(score) for score in scores[:8] + scores[17:]] == pytest.approx(expected, abs=1e-4)
+    added = [name for name in found[8] if name not in rows[0] and name != "id"]
+    assert {found[8][name] for name in added} == {None if ending in ("jsonl", "parquet") else ""}
+
+
+def test_what_was_stopped_goes_on_past_them(model, tmp_path):
+    rows = [{**row, "text": "" if i % 3 == 0 else row["text"]} for i, row in enumerate(ROWS)]
+    path, out, whole = write(tmp_path / "x.csv", rows), tmp_path / "o.csv", tmp_path / "w.csv"
+    asked = {"tasks": ["mood"], "skip_empty": True}
+    model.predict_file(path, whole, **asked)
+    with pytest.raises(Interrupted):
+        model.predict_file(path, out, progress=Stop(2), **asked)
+    done = model.predict_file(path, out, resume=True, **asked)
+    assert out.read_bytes() == whole.read_bytes()
+    assert (done.num_rows, done.num_empty) == (43, 15)
+
+
+def test_objects_of_json_may_lack_the_key(model, tmp_path):
+    path, out = tmp_path / "x.jsonl", tmp_path / "out.jsonl"
+    path.write_text('{"n": 1, "text": "good"}\n{"n": 2}\n{"n": 3, "text": null}\n')
+    told = "line 2: there is no key 'text'; the line has 'n'; fill it in, or leave it unanswered"
+    with pytest.raises(DataError, match=told):
+        model.predict_file(path, out, tasks=["mood"])
+    done = model.predict_file(path, out, tasks=["mood"], skip_empty=True)
+    assert (done.num_rows, done.num_empty) == (3, 2)
+    assert [row["mood"] is None for row in read(out)] == [False, True, True]
+    assert "text" not in read(out)[1]
+    told = "there is no column 'body'; the file has 'n', 'text'; --column"
+    with pytest.raises(DataError, match=told):  # one that none has is a mistake
+        model.predict_file(
+            path, tmp_path / "no.csv", tasks=["mood"], text=["body"], skip_empty=True
+        )
+    with pytest.raises(
+        DataError, match=r"there is no key 'body'; .*; --column \(from Python, text"
+    ):
+        model.predict_file(path, tmp_path / "no.jsonl", tasks=["mood"], text=["body"])
+
+
+def test_a_row_may_lack_the_text_of_one_task_alone(model, tmp_path):
+    path = write(tmp_path / "x.csv", [{**ROWS[0], "text": ""}, ROWS[1]])
+    records = stream.open_records(
+        model,
+        path,
+        columns := [
+            *stream.choose_columns(model, ["mood"], list(ROWS[0])),
+            *stream.choose_columns(model, ["near"], list(ROWS[0])),
+        ],
+        skip_empty=True,
+    )
+    ((_, answers),) = stream.answer_records(model, columns, records.slices(8))
+    assert [answer is None for answer in answers["mood"]] == [True, False]
+    assert [answer is None for answer in answers["near"]] == [False, False]
+    assert stream.count_empty(answers) == records.survey().num_empty == 1
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_a_file_without_rows(model, tmp_path, ending):
     (tmp_path / "x.csv").write_text("id,text\n")
     out = tmp_path / f"out.{ending}"

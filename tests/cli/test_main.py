@@ -11,7 +11,15 @@ import pytest
 import typer
 
 import plait.cli
-from plait.errors import DeviceMemoryError, DiskFullError, Interrupted, RecipeError, UsageError
+from plait.errors import (
+    FREE_ROOM,
+    DeviceMemoryError,
+    DiskFullError,
+    Interrupted,
+    RecipeError,
+    ResourceError,
+    UsageError,
+)
 
 COMMANDS = [
     "demo",
@@ -118,6 +126,25 @@ def test_trouble_becomes_a_sentence_and_an_exit_code(plait, monkeypatch, error, 
     done = plait("doctor")
     assert done.code == code
     assert told in done.complaint()
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        (["doctor"], "again"),
+        (["predict", "run", "a"], "again, with --resume"),
+        (["predict", "run", "a", "--resume"], "again"),
+    ],
+)
+def test_a_full_disk_names_resume_to_commands_that_have_it(plait, monkeypatch, words, again):
+    def fail(*_, **__):
+        raise ResourceError(f"some run: the disk is full. {FREE_ROOM}")  # as one of several has it
+
+    monkeypatch.setattr(sys.modules["plait.cli.doctor"], "_findings", fail)
+    monkeypatch.setattr(sys.modules["plait.cli.predict"], "make_engine", fail)
+    done = plait(*words)
+    assert done.code == 1
+    assert done.complaint().endswith(f"Free some room, then give the same command {again}")
 
 
 def test_what_is_behind_a_sentence_is_told_before_it(plait, monkeypatch):

@@ -111,6 +111,8 @@ def test_a_data_root_in_the_environment_is_named(plait, files, tmp_path, monkeyp
         ((__file__, "nowhere.csv"), "nowhere.csv is not there"),
         (("--task", "mood"), "--task 'mood' is not of the form NAME=FILE"),
         (("hf:",), "names no data set"),
+        ((__file__, "--separator", "tab"), "separator 'tab' is not one plain character"),
+        (("/",), "/ is a folder: name its files, such as"),
     ],
 )
 def test_complaints(plait, words, message, tmp_path):
@@ -118,6 +120,13 @@ def test_complaints(plait, words, message, tmp_path):
     assert done.code == 2
     assert message in done.complaint()
     assert not (tmp_path / "mine").exists()
+
+
+def test_a_separator_as_a_shell_passes_it_on(plait, tmp_path):
+    path = tmp_path / "mood.txt"
+    rows = "".join(f"the film was {w}\t{w}\n" for w in ("good", "bad", "dull") * 20)
+    path.write_text(f"text\tmood\n{rows}", encoding="utf-8")
+    assert plait("new", tmp_path / "mine", path, "--separator", r"\t").code == 0
 
 
 def test_the_hub_needs_its_package(plait, tmp_path, monkeypatch):

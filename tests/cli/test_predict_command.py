@@ -19,8 +19,8 @@ from plait.predict import Predictor
 TEXTS = ["the film was great .", "the book was awful .", "the meal, plain .", 'a "sad" song']
 
 
-def rows(text):
-    return list(csv.DictReader(io.StringIO(text)))
+def rows(text, separator=","):
+    return list(csv.DictReader(io.StringIO(text), delimiter=separator))
 
 
 # --- arguments and lines -----------------------------------------------------------------
@@ -129,11 +129,18 @@ def test_every_kind_of_file_in_its_order(plait, trained, tmp_path, name, monkeyp
     done = plait("predict", trained, "--task", "mood", "--input", tmp_path / name)
     assert (done.code, done.err) == (0, "")
     answers = Predictor.load(trained).predict("mood", TEXTS)
-    found = rows(done.out)
+    found = rows(done.out, "\t" if "tsv" in name else ",")
     assert [(r["id"], r["text"]) for r in found] == [(f"r{i}", t) for i, t in enumerate(TEXTS)]
     assert [(int(r["mood"]), r["mood_label"]) for r in found] == [
         (a.value, a.label) for a in answers
     ]
+
+
+def test_a_file_of_bare_lines_is_for_standard_input(plait, trained, tmp_path):
+    (tmp_path / "x.txt").write_text("What a fine day\nWell then\n")
+    done = plait("predict", trained, "--task", "mood", "--input", tmp_path / "x.txt")
+    assert done.code == 2
+    assert "bare lines of text are read from standard input (< FILE)" in done.complaint()
 
 
 def test_as_many_columns_as_a_task_takes_choose_the_tasks(plait, trained, tmp_path):
@@ -185,9 +192,65 @@ def test_a_bad_row_is_found_before_the_first_answer(plait, trained, tmp_path, mo
     args = ["predict", trained, "--task", "mood", "--input", tmp_path / "x.csv"]
     done = plait(*args)
     assert done.code == 2
-    assert "line 4: column 'text' is empty; fill it in, or take the row out" in done.complaint()
+    assert (
+        "line 4: column 'text' is empty; fill it in, or leave it unanswered with --skip-empty"
+        in (done.complaint())
+    )
     assert plait(*args, "--output", tmp_path / "out.csv").code == 2
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["x.csv"]
+
+
+def test_rows_without_a_text_may_be_left_unanswered(plait, trained, tmp_path, monkeypatch):
+    """They keep their places, and it is told how many there are."""
+    monkeypatch.setattr(stream, "CHUNK", 2)
+    path, out = tmp_path / "x.csv", tmp_path / "out.csv"
+    path.write_text('id,text\na," "\nb,\nc,good\n')
+    args = ["predict", trained, "--task", "mood", "--input", path, "--skip-empty"]
+    said = "note: 2 of 3 rows lack a text and are left unanswered\n"
+    done = plait(*args)
+    assert (done.code, done.err) == (0, said)
+    found = rows(done.out)
+    assert [row["id"] for row in found] == ["a", "b", "c"]
+    assert found[0] == {"id": "a", "text": " ", **dict.fromkeys(list(found[0])[2:], "")}
+    assert [bool(row["mood_label"]) for row in found] == [False, False, True]
+    filed = plait(*args, "--output", out)
+    assert (filed.code, filed.err) == (0, f"{said}note: 1 row is answered in {out}\n")
+    assert out.read_text() == done.out
+    words = plait(*args, "--format", "words").out.splitlines()
+    assert words[1] == "  mood: no answer, since a text is empty"
+    parts = tmp_path / "parts"
+    several = ["--input", tmp_path / "x*.csv", "--skip-empty", "--output", parts]
+    done = plait(*args[:4], *several)
+    told = f"{said}note: 1 row of 1 file is answered in {parts}, in 1 part\n"
+    assert (done.code, done.err) == (0, told)
+
+
+def test_lines_and_arguments_without_a_text(plait, trained):
+    mood = ["predict", trained, "--task", "mood", "--skip-empty"]
+    done = plait(*mood, stdin=b"good\n\nbad\n")
+    assert [bool(row["mood"]) for row in rows(done.out)] == [True, False, True]
+    assert done.err == "note: 1 of 3 rows lacks a text and is left unanswered\n"
+    near = plait("predict", trained, "--task", "near", "--skip-empty", stdin=b"a\tb\n\nc\t\n")
+    assert [bool(row["near"]) for row in rows(near.out)] == [True, False, False]
+    assert plait(*mood, "").out == "\n  mood: no answer, since a text is empty\n"
+
+
+def test_answers_have_tabs_where_the_file_has_them(plait, trained, tmp_path):
+    """Unless the output's name, or --format, says otherwise."""
+    args = ["predict", trained, "--task", "mood", "--input"]
+    (tmp_path / "tabs.csv").write_text("id\ttext\n1\tgood, really\n")
+    (tmp_path / "one.tsv").write_text("text\ngood, really\n")
+    for name in ("tabs.csv", "one.tsv"):
+        assert rows(plait(*args, tmp_path / name).out, "\t")[0]["text"] == "good, really"
+    out = tmp_path / "out.csv"
+    assert plait(*args, tmp_path / "tabs.csv", "--output", out).code == 0
+    assert rows(out.read_text())[0]["text"] == "good, really"
+    assert rows(plait(*args, tmp_path / "tabs.csv", "--format", "csv").out)[0]["id"] == "1"
+    done = plait(*args, tmp_path / "tabs*.csv", "--output", tmp_path / "parts")
+    assert done.code == 0
+    (part,) = (tmp_path / "parts").glob("part-*")
+    assert part.suffix == ".tsv"
+    assert rows(part.read_text(), "\t")[0]["text"] == "good, really"
 
 
 def test_files_without_rows(plait, trained, tmp_path):
@@ -346,7 +409,7 @@ def test_files_that_are_separated_otherwise(plait, trained, tmp_path):
     assert out.read_text(encoding="utf-8") == done.out
     path.write_text("text,n\tx\nthe book, it was dull\t2\n", encoding="utf-8")
     tabs = plait(*asked, "--column", "text,n", "--separator", r"\t")
-    assert [row["text,n"] for row in rows(tabs.out)] == ["the book, it was dull"]
+    assert [row["text,n"] for row in rows(tabs.out, "\t")] == ["the book, it was dull"]
 
 
 @pytest.mark.parametrize("way", [("--separator", ";"), ("--no-quoting",)])

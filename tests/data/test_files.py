@@ -74,7 +74,7 @@ def test_separator(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("a;b,\tc\nx;y\n", encoding="utf-8")
     assert read(path, "a", separator=";") == [["x"]]
-    with pytest.raises(DataError, match="separator '::' is not one plain character"):
+    with pytest.raises(DataError, match=r"separator '::' is not one plain character, such as ';'"):
         open_source(path, separator="::")
 
 
@@ -124,8 +124,12 @@ def test_missing_column(tmp_path: Path, write_rows: WriteRows, kind: str) -> Non
 
 def test_missing_column_may_be_a_wrong_separator(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("id;text\n1;x\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"has 'id;text'; is ';' between its columns\? Say separ"):
-        read(tmp_path / "data.csv", "sentence")
+    for name in ("sentence", "text", "idtext"):
+        told = (
+            r"has 'id;text'; is ';' between its columns\? Say separator = ';', or --separator ';'$"
+        )
+        with pytest.raises(DataError, match=told):
+            read(tmp_path / "data.csv", name)
     (tmp_path / "one.csv").write_text("words\nx\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"the file has 'words'$"):
         read(tmp_path / "one.csv", "sentence")
@@ -160,7 +164,9 @@ def compress(data: bytes) -> bytes:
     [
         ("x.csv", b"", "the file is empty"),
         ("x.csv", b"\n\n", "the file is empty"),
-        ("x.csv", "id,text\n".encode("utf-16"), "line 1: the header is not UTF-8"),
+        ("x.csv", "id,text\n".encode("utf-16"), "the file is UTF-16; save it as UTF-8"),
+        ("x.csv", b"PK\x03\x04\0\0", "line 1: the header is not UTF-8 text; .* spreadsheet as CSV"),
+        ("x.csv", b"sep=;\r\nid;text\r\n", "line 1: the line is for Excel alone; take it out"),
         ("x.csv.gz", b"not gzip", "cannot be read: Not a gzipped file"),
         ("x.csv.gz", compress(b"text\n" + b"abc\n" * 999)[:-12], "cannot be read: Compressed"),
         ("x.csv.xz", b"not xz", "cannot be read"),

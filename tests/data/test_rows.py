@@ -123,12 +123,12 @@ def test_bad_texts(
 @pytest.mark.parametrize(
     ("line", "reason", "sentence"),
     [
-        (b"b,caf\xe9,1", "not UTF-8", "column 'text' is not UTF-8"),
+        (b"b,caf\xe9,1", "not UTF-8", "column 'text' is not UTF-8; save the file as UTF-8"),
         (b"\xe9,cafe,1", "not UTF-8", "column 'id' is not UTF-8"),
         (b"b,cafe,\xe9", "not UTF-8", "the label is not UTF-8"),
         (b"b,cafe", "wrong number of columns", "the row has 2 columns, the header 3"),
         (b"b", "wrong number of columns", "the row has 1 column, the header 3"),
-        (b"b,one,more,1", "wrong number of columns", "the row has 4 columns, the header 3"),
+        (b"b,one,more,1", "wrong number of columns", "the row has 4 columns, the header 3; a text"),
         (b"\xe9,caf\xe9,more,1", "wrong number of columns", "the row has 4 columns"),
         (b"b,,1", "empty text", "column 'text' is empty"),
         (b"b,,", "missing label", "the label is missing"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import unicodedata
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,6 +160,46 @@ def test_names_of_columns_in_other_alphabets(tmp_path):
     rows = [[s, MOODS[i % 3]] for i, s in enumerate(SENTENCES)]
     config = recipe_of([write(tmp_path / "a.csv", [["текст", "метка"], *rows])], tmp_path / "mine")
     assert (config.tasks["a"].text, config.tasks["a"].label) == (("текст",), "метка")
+
+
+def test_scores_under_a_name_that_is_not_known(tmp_path):
+    """Numbers with fractions name no row; all of them may differ."""
+    rows = [[a, b, str(i / 12)] for i, (a, b) in enumerate(pairwise(SENTENCES))]
+    path = write(tmp_path / "nah.csv", [["Satz1", "Satz2", "Ähnlichkeit"], *rows])
+    task = recipe_of([path], tmp_path / "mine").tasks["nah"]
+    assert (task.text, task.label) == (("Satz1", "Satz2"), "Ähnlichkeit")
+    assert (task.kind, task.range) == ("score", (0.0, 5.0))
+    rows = [[*row, MOODS[i % 3]] for i, row in enumerate(rows)]
+    path = write(tmp_path / "neu.csv", [["Satz1", "Satz2", "Preis", "Stimmung"], *rows])
+    assert recipe_of([path], tmp_path / "new").tasks["neu"].label == "Stimmung"
+
+
+def test_dates_are_no_label_and_whole_numbers_that_all_differ_are_none(tmp_path):
+    rows = [
+        [str(i), text, ("sí", "no")[i % 2], f"{i % 28 + 1}.3.2024"]
+        for i, text in enumerate(SENTENCES)
+    ]
+    path = write(tmp_path / "spam.csv", [["nr", "texto", "sucio", "visto"], *rows])
+    task = recipe_of([path], tmp_path / "mine").tasks["spam"]
+    assert (task.label, task.kind, task.labels) == ("sucio", "binary", ("no", "sí"))
+    bare = write(tmp_path / "bare.csv", [["nr", "texto"], *([n, t] for n, t, *_ in rows)])
+    with pytest.raises(UsageError, match="no column looks like a label"):
+        recipe_of([bare], tmp_path / "bare")
+
+
+def test_names_of_labels_in_other_languages_with_accents_of_their_own(tmp_path):
+    rows = [[t, MOODS[i % 3], ("Luc", "Zoé")[i % 2]] for i, t in enumerate(SENTENCES)]
+    name = unicodedata.normalize("NFD", "Catégorie")
+    path = write(tmp_path / "avis.csv", [["texte", name, "auteur"], *rows])
+    assert recipe_of([path], tmp_path / "mine").tasks["avis"].label == name
+
+
+def test_texts_without_spaces_between_words(tmp_path):
+    things = ("映画", "小説", "散歩", "食事", "音楽", "料理")
+    rows = [[f"昨日の{things[i % 6]}は{i}回目でした", ("良い", "悪い")[i % 2]] for i in range(60)]
+    path = write(tmp_path / "kanjo.csv", [["文", "感情"], *rows])
+    task = recipe_of([path], tmp_path / "mine").tasks["kanjo"]
+    assert (task.text, task.label, task.kind) == (("文",), "感情", "classes")
 
 
 def test_a_pair_whose_numbers_are_words_and_a_priority(tmp_path):

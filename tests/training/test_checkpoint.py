@@ -102,8 +102,7 @@ def test_a_full_disk_is_told_in_one_sentence(tmp_path, error, existed):
         write_half(path, error)
     kept = "what was saved before is whole" if existed else "nothing was written"
     assert str(caught.value) == (
-        f"the disk is full: {path} could not be written; {kept}. "
-        "Free some room, then give the same command again, with --resume if it has that"
+        f"the disk is full: {path} could not be written; {kept}. Free some room"
     )
     assert caught.value.exit_code == 1
     assert [p.read_text() for p in path.parent.iterdir()] == (["old"] if existed else [])

@@ -49,8 +49,10 @@ class AnswerColumns:
             found[f"{self.name}_review"] = pa.bool_()
         return found
 
-    def cells(self, answer: Prediction) -> list[Any]:
-        """Return what stands in the columns for one answer."""
+    def cells(self, answer: Prediction | None) -> list[Any]:
+        """Return what stands in the columns for one answer; nothing where there is none."""
+        if answer is None:
+            return [None] * len(self.types())
         if answer.confidence is None:
             return [answer.value]
         cells: list[Any] = [answer.value, answer.label, answer.confidence]
@@ -64,8 +66,10 @@ class AnswerColumns:
         cells += answer.probabilities if self.probabilities else ()
         return cells if self.threshold is None else [*cells, self.is_unsure(answer)]
 
-    def table(self, answer: Prediction) -> dict[str, Any]:
+    def table(self, answer: Prediction | None) -> dict[str, Any] | None:
         """Return the same as one table, for formats that have such."""
+        if answer is None:
+            return None
         if answer.confidence is None:
             return {"value": answer.value}
         several = isinstance(answer.value, tuple)
@@ -81,9 +85,9 @@ class AnswerColumns:
             table["review"] = self.is_unsure(answer)
         return table
 
-    def is_unsure(self, answer: Prediction) -> bool:
+    def is_unsure(self, answer: Prediction | None) -> bool:
         """Say whether an answer is less sure than it should be."""
-        sure = answer.confidence
+        sure = None if answer is None else answer.confidence
         return self.threshold is not None and sure is not None and sure < self.threshold
 
 

@@ -37,6 +37,8 @@ class FolderAnswers:
     num_parts: int
     num_review: dict[str, int]
     """For each task that may abstain, how many of its answers are for review."""
+    num_empty: int = 0
+    """Rows that lack a text, and so an answer."""
 
 
 def answer_folder(
@@ -73,7 +75,8 @@ def answer_folder(
     tasks = [column.task for column in plan.columns if column.threshold is not None]
     notes = manifest.parts.values()
     review = {task: sum(note["review"][task] for note in notes) for task in tasks}
-    return FolderAnswers(plan.out, manifest.num_rows, len(notes), review)
+    num_empty = sum(note.get("empty", 0) for note in notes)
+    return FolderAnswers(plan.out, manifest.num_rows, len(notes), review, num_empty)
 
 
 def _answer_here(model: Answerer) -> AnswerParts:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from plait.data.records import in_text
+from plait.data.separated import Separated
 from plait.errors import UsageError
 from plait.training.checkpoint import atomic_path, put_in_place
 
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
     from plait.answers.columns import AnswerColumns
     from plait.data import Records
+    from plait.data.source import Source
     from plait.types import Prediction
 
-    Answers = dict[str, list[Prediction]]
-    """Every task's answers to the same rows."""
+    Answers = dict[str, list[Prediction | None]]
+    """Every task's answers to the same rows; None where a row lacks a text."""
 
 ROW_GROUP = 1 << 16
 """Rows of Parquet that are laid out, and so in memory, at once."""
@@ -65,6 +67,9 @@ class Words(Format):
             lines.append(" | ".join(texts))
             for column in self.columns:
                 answer = answers[column.task][i]
+                if answer is None:
+                    lines.append(f"  {column.task}: no answer, since a text is empty")
+                    continue
                 unsure = ", for review" if column.is_unsure(answer) else ""
                 lines.append(f"  {column.task}: {in_words(answer)}{unsure}")
                 if column.probabilities:
@@ -177,6 +182,12 @@ def choose_format(path: Path) -> str:
     if name not in FORMATS or name == "words":
         raise UsageError(f"{path} should end in .csv, .tsv, .jsonl or .parquet")
     return name
+
+
+def choose_separated(source: Source) -> str:
+    """Return the format for answers to a file's rows as text: with tabs where it has tabs."""
+    source.names()  # which finds out what is between them
+    return "tsv" if isinstance(source, Separated) and source.separator == "\t" else "csv"
 
 
 def in_words(answer: Prediction) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from plait.answers.columns import rename_taken
-from plait.answers.formats import FORMATS
-from plait.answers.stream import CHUNK, answer_records, choose_columns
+from plait.answers.formats import FORMATS, choose_separated
+from plait.answers.stream import CHUNK, answer_records, choose_columns, count_empty
 from plait.data import RecordFile, Records, open_source, would_find
 from plait.data import find_files as find_data_files
 from plait.errors import DataError, UsageError
@@ -62,6 +62,8 @@ class Plan:
     separator: str | None = None
     quoting: bool = True
     """Both as a recipe's file has them."""
+    skip_empty: bool = False
+    """Whether rows that lack a text have empty answers; else they are errors."""
 
     def place(self, part: Part) -> Path:
         """Return where a part is written."""
@@ -81,9 +83,16 @@ def find_files(pattern: str) -> tuple[Path, ...]:
         raise UsageError(told) from error
 
 
-def refuse_own_answers(pattern: str, files: Sequence[Path], out: Path, form: str | None) -> None:
+def refuse_own_answers(
+    pattern: str,
+    files: Sequence[Path],
+    out: Path,
+    form: str | None,
+    *,
+    separator: str | None = None,
+) -> None:
     """Refuse a folder for answers whose parts the pattern would take for rows, later or now."""
-    if would_find(pattern, out / _name_part(0, 0, form or _find_form(files[0]))):
+    if would_find(pattern, out / _name_part(0, 0, form or _choose_form(files[0], separator))):
         raise UsageError(
             f"answers in {out} would be rows to {pattern} the next time; choose a folder that the "
             "pattern does not reach"
@@ -103,10 +112,12 @@ def make_plan(
     part_rows: int = PART_ROWS,
     separator: str | None = None,
     quoting: bool = True,
+    skip_empty: bool = False,
 ) -> Plan:
     """Choose what is read of files, which have the same columns, and what is written.
 
-    Parts have the files' format unless another is given. Objects of JSON need not have the same
+    Parts have the files' format unless another is given; TSV for what has tabs, whatever its name.
+    Objects of JSON need not have the same
     keys, so they stay JSON. `separator` and `quoting` are as a recipe's file has them.
     """
     forms = {path: _find_form(path) for path in files}
@@ -142,11 +153,12 @@ def make_plan(
         absolute,
         found,
         tuple(columns),
-        form or forms[first],
+        form or _choose_form(first, separator),
         out,
         part_rows,
         separator=separator,
         quoting=quoting,
+        skip_empty=skip_empty,
     )
 
 
@@ -154,6 +166,12 @@ def _find_form(path: Path) -> str:
     endings = [ending for ending in map(str.lower, path.suffixes) if ending not in (".gz", ".xz")]
     form = {".ndjson": "jsonl"}.get(endings[-1], endings[-1][1:]) if endings else ""
     return form if form in ("tsv", "jsonl", "parquet") else "csv"
+
+
+def _choose_form(path: Path, separator: str | None) -> str:
+    """Choose the format of the parts of a file's answers."""
+    form = _find_form(path)
+    return choose_separated(open_source(path, separator=separator)) if form == "csv" else form
 
 
 def read_parts(plan: Plan, file: int, done: Container[int] = ()) -> Iterator[tuple[Part, Records]]:
@@ -165,6 +183,7 @@ def read_parts(plan: Plan, file: int, done: Container[int] = ()) -> Iterator[tup
         separator=plan.separator,
         quoting=plan.quoting,
         taken=(FILE, ROW, *(column.name for column in plan.columns)),
+        keep_empty=plan.skip_empty,
     )
     slices = found.slices(plan.part_rows)
     for records, is_last in _read_ahead(slices):
@@ -194,6 +213,7 @@ def answer_part(model: Answerer, plan: Plan, part: Part, records: Records) -> di
     keys = [(name, array.type) for name, array in records.first.items()]
     written = FORMATS[plan.form](pa.schema([*keys, *own]), plan.columns)
     review = {column.task: 0 for column in plan.columns if column.threshold is not None}
+    num_empty = 0
     # Two workers may be at the same part, where one was given up too soon.
     temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex[:12]}.tmp")
     slices = (records.cut(at, at + CHUNK) for at in range(0, len(records), CHUNK))
@@ -202,6 +222,7 @@ def answer_part(model: Answerer, plan: Plan, part: Part, records: Records) -> di
             file.write(written.head())
             for some, answers in answer_records(model, plan.columns, slices):
                 file.write(written.encode(some, answers))
+                num_empty += count_empty(answers)
                 for column in plan.columns:
                     if column.task in review:
                         review[column.task] += sum(map(column.is_unsure, answers[column.task]))
@@ -209,7 +230,7 @@ def answer_part(model: Answerer, plan: Plan, part: Part, records: Records) -> di
     finally:
         temporary.unlink(missing_ok=True)
     noted = {"part": place.name, "file": part.file, "start": part.start, "rows": part.num_rows}
-    return {**noted, "is_last": part.is_last, "review": review}
+    return {**noted, "is_last": part.is_last, "review": review, "empty": num_empty}
 
 
 # --- on the way to another process -------------------------------------------------------

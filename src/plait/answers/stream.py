@@ -42,6 +42,8 @@ class FileAnswers:
     num_rows: int
     num_review: dict[str, int]
     """For each task that may abstain, how many of its answers are for review."""
+    num_empty: int = 0
+    """Rows that lack a text, and so an answer."""
 
 
 def choose_tasks(
@@ -111,8 +113,9 @@ def answer_records(
 ) -> Iterator[tuple[Records, Answers]]:
     """Answer rows in their order; `total` is 0 where nobody knows it.
 
-    Tasks that read the same texts share the encoder's pass over them where they can. `progress`
-    counts answers, of which each task has one for each row, from row `start` on.
+    Tasks that read the same texts share the encoder's pass over them where they can. Rows that lack
+    one have None for an answer. `progress` counts answers, of which each task has one for each row,
+    from row `start` on.
     """
     done = start * len(columns)
     together: tuple[str, ...] = ()
@@ -128,13 +131,24 @@ def answer_records(
     for records in slices:
         answers: Answers = {}
         for texts, some in tasks.items():
-            dataset = model.tokenise(records.examples(texts))
+            examples = records.examples(texts)
+            full = [i for i, example in enumerate(examples) if all(map(str.strip, example))]
+            answers |= {task: [None] * len(records) for task in some}
+            if not full:
+                done += len(records) * len(some)
+                continue
+            dataset = model.tokenise([examples[i] for i in full])
             for together in model.share_passes(some):
-                found = watched.answer_together(together, dataset)
-                for task, rows in found.items():
-                    answers[task] = [model.describe(task, row) for row in rows]
+                for task, rows in watched.answer_together(together, dataset).items():
+                    for i, row in zip(full, rows, strict=True):
+                        answers[task][i] = model.describe(task, row)
                 done += len(records) * len(together)
         yield records, {column.task: answers[column.task] for column in columns}
+
+
+def count_empty(answers: Answers) -> int:
+    """Return how many rows lack an answer, having no text."""
+    return sum(None in row for row in zip(*answers.values(), strict=True))
 
 
 def answer_file(
@@ -150,6 +164,7 @@ def answer_file(
     review: Path | None = None,
     separator: str | None = None,
     quoting: bool = True,
+    skip_empty: bool = False,
     resume: bool = False,
     command: str = "the same call and resume=True",
     reading: Progress | None = None,
@@ -158,8 +173,9 @@ def answer_file(
     """Answer every row of a file into another one.
 
     `form` is the output's format, by its ending unless given; `separator` and `quoting` are as a
-    recipe's file has them; `command` is how the user would go on; `reading` hears how far the first
-    pass over the file is, `progress` how far the answers.
+    recipe's file has them; with `skip_empty`, rows that lack a text have empty answers, and are no
+    error; `command` is how the user would go on; `reading` hears how far the first pass over the
+    file is, `progress` how far the answers.
     """
     outputs = [out, *([] if review is None else [review])]
     _check_paths(path, outputs, resume=resume)
@@ -175,7 +191,9 @@ def answer_file(
         probabilities=probabilities,
         threshold=threshold,
     )
-    file = open_records(model, path, chosen, separator=separator, quoting=quoting)
+    file = open_records(
+        model, path, chosen, separator=separator, quoting=quoting, skip_empty=skip_empty
+    )
     survey = file.survey(reading)
     columns = rename_taken(chosen, survey.schema.names)
     formats = {p: FORMATS[f](survey.schema, columns) for p, f in zip(outputs, forms, strict=True)}
@@ -212,7 +230,7 @@ def answer_file(
             journal.write(pieces, len(records), {task: sum(rows) for task, rows in unsure.items()})
         journal.finish()
     counts = {c.task: journal.counts.get(c.task, 0) for c in columns if c.threshold is not None}
-    return FileAnswers(out, survey.num_rows, counts)
+    return FileAnswers(out, survey.num_rows, counts, survey.num_empty)
 
 
 def open_records(
@@ -222,12 +240,15 @@ def open_records(
     *,
     separator: str | None = None,
     quoting: bool = True,
+    skip_empty: bool = False,
 ) -> RecordFile:
     """Open a file to be answered; rows that no recipe has a name for are numbered."""
     ids = [model.config.tasks[column.task].id for column in columns]
     texts = [name for column in columns for name in column.text]
     named = ["id", *(name for name in ids if name)]
-    return RecordFile(path, texts, named, separator=separator, quoting=quoting)
+    return RecordFile(
+        path, texts, named, separator=separator, quoting=quoting, keep_empty=skip_empty
+    )
 
 
 def _check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:

@@ -35,7 +35,7 @@ from plait.cli.submit import submit
 from plait.cli.train import train
 from plait.cli.train_all import train_all
 from plait.cli.workers import leave_to_first, refuse_torchrun
-from plait.errors import foresee
+from plait.errors import FREE_ROOM, foresee
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,9 +139,21 @@ def _run(args: Sequence[str] | None) -> int:
         told = foresee(error)
         if told is None:
             raise
-        return _complain(str(told), told.exit_code, getattr(told, "__notes__", ()))
+        text = str(told)
+        if text.endswith(FREE_ROOM):
+            text += _say_again(sys.argv[1:] if args is None else args)
+        return _complain(text, told.exit_code, getattr(told, "__notes__", ()))
     # Typer makes an exit code of Ctrl-C itself, without a word.
     return _complain("stopped", 130) if code == 130 else code or 0
+
+
+def _say_again(words: Sequence[str]) -> str:
+    """Say how to go on with a command: with --resume where it has that and was not given it."""
+    commands = getattr(typer.main.get_command(app), "commands", {})
+    name = next((word for word in words if word in commands), None)
+    options = [option for param in commands[name].params for option in param.opts] if name else []
+    resume = ", with --resume" * ("--resume" in options and "--resume" not in words)
+    return f", then give the same command again{resume}"
 
 
 def _complain(text: str, code: int, notes: Sequence[str] = ()) -> int:

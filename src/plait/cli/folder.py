@@ -24,6 +24,7 @@ class FolderRequest:
     column: list[str] | None
     separator: str | None
     quoting: bool
+    skip_empty: bool
     form: str | None
     probabilities: bool
     accuracy: float | None
@@ -43,7 +44,7 @@ def is_pattern(path: Path | None) -> bool:
 def predict_folder(request: FolderRequest) -> None:
     """Answer all files of a pattern into a folder."""
     from plait.cli.display import Display
-    from plait.cli.predict import check_holding_back, choose_thresholds
+    from plait.cli.predict import check_holding_back, choose_thresholds, note_empty
 
     pattern, out = _check(request)
     check_holding_back(request.accuracy, request.threshold, request.data)
@@ -55,7 +56,7 @@ def predict_folder(request: FolderRequest) -> None:
         from plait.ensemble import load
 
         files = find_files(str(pattern))
-        refuse_own_answers(str(pattern), files, out, request.form)
+        refuse_own_answers(str(pattern), files, out, request.form, separator=request.separator)
         # Here it only says which tasks there are, where a cluster answers; a GPU is for others.
         device = "cpu" if request.engine.is_ray else request.device
         model = load(request.run, device=device, precision=request.precision)
@@ -75,6 +76,7 @@ def predict_folder(request: FolderRequest) -> None:
             threshold=least,
             separator=request.separator,
             quoting=request.quoting,
+            skip_empty=request.skip_empty,
         )
         answer = None
         if request.engine.is_ray:
@@ -94,10 +96,17 @@ def predict_folder(request: FolderRequest) -> None:
         )
         for name, count in done.num_review.items():
             display.note(f"{name}: {count:,} of {done.num_rows:,} rows are for review")
+        note_empty(display, done.num_empty, done.num_rows)
+        num_answered = done.num_rows - done.num_empty
+        are = "is" if num_answered == 1 else "are"
         display.note(
-            f"{done.num_rows:,} rows of {len(files):,} files are answered in {out}, "
-            f"in {done.num_parts:,} parts"
+            f"{_count(num_answered, 'row')} of {_count(len(files), 'file')} {are} answered in "
+            f"{out}, in {_count(done.num_parts, 'part')}"
         )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _check(request: FolderRequest) -> tuple[Path, Path]:

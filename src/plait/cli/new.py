@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plait.cli.predict import read_separator
+
 if TYPE_CHECKING:
     from plait.draft import Draft
 
@@ -58,7 +60,10 @@ def new(
         Repeated, typer.Option("--range", metavar="[TASK=]LOW,HIGH", help="Ends of a score.")
     ] = None,
     separator: Annotated[
-        str | None, typer.Option("--separator", metavar="C", help="Between columns of all files.")
+        str | None,
+        typer.Option(
+            "--separator", metavar="C", help=r"Between columns of all files: ';' or '\t'."
+        ),
     ] = None,
     encoding: Annotated[
         str | None, typer.Option("--encoding", metavar="NAME", help="Of all files, as cp1252.")
@@ -114,7 +119,7 @@ def new(
             dev_fraction=dev_fraction,
             seed=seed,
             encoder=encoder,
-            reading=Reading(separator, encoding, header),
+            reading=Reading(read_separator(separator), encoding, header),
         )
         draft = draft_recipe(files or (), request)
     with draft:

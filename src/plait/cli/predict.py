@@ -71,6 +71,10 @@ def predict(
             "--quoting/--no-quoting", help="Whether double quotes enclose a field of FILE."
         ),
     ] = True,
+    skip_empty: Annotated[
+        bool,
+        typer.Option("--skip-empty", help="Write rows without a text, too, with empty answers."),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -82,7 +86,8 @@ def predict(
     form: Annotated[
         Form | None,
         typer.Option(
-            "--format", help="By --output's ending; else words for arguments, CSV for the rest."
+            "--format",
+            help="By --output's ending; else words for arguments, TSV where FILE has tabs, or CSV.",
         ),
     ] = None,
     probabilities: Annotated[
@@ -147,6 +152,7 @@ def predict(
             column=column,
             separator=_check_reading(input_, separator, quoting=quoting),
             quoting=quoting,
+            skip_empty=skip_empty,
             form=form,
             probabilities=probabilities,
             accuracy=accuracy,
@@ -176,7 +182,7 @@ def predict(
         names = choose_tasks(model, task, num_texts)
         least = choose_thresholds(model, names, accuracy, threshold, data, display)
         if input_ is None or output is None:
-            rows = _Rows(texts, input_, column, separator, quoting)
+            rows = _Rows(texts, input_, column, separator, quoting, skip_empty)
             _answer_at_once(model, names, rows, output, form, probabilities, least, display)
             return
         done = answer_file(
@@ -191,6 +197,7 @@ def predict(
             review=review,
             separator=separator,
             quoting=quoting,
+            skip_empty=skip_empty,
             resume=resume,
             command="the same command and --resume",
             reading=display.reading,
@@ -198,7 +205,9 @@ def predict(
         )
         for name, count in done.num_review.items():
             display.note(f"{name}: {count:,} of {done.num_rows:,} rows are for review")
-        answered = "1 row is" if done.num_rows == 1 else f"{done.num_rows:,} rows are"
+        note_empty(display, done.num_empty, done.num_rows)
+        num_answered = done.num_rows - done.num_empty
+        answered = "1 row is" if num_answered == 1 else f"{num_answered:,} rows are"
         display.note(f"{answered} answered in {output}")
 
 
@@ -245,8 +254,12 @@ def _check_reading(input_: Path | None, separator: str | None, *, quoting: bool)
         raise UsageError(
             "--separator and --no-quoting say how a file is read: give it with --input"
         )
-    # What a shell passes on of '\\t' is two letters.
-    return "\t" if separator == r"\t" else separator
+    return read_separator(separator)
+
+
+def read_separator(typed: str | None) -> str | None:
+    """Return the sign meant: what a shell passes on of '\\t' is two letters."""
+    return "\t" if typed == r"\t" else typed
 
 
 def _check_options(
@@ -314,6 +327,13 @@ def choose_thresholds(
     return found
 
 
+def note_empty(display: Display, num_empty: int, num_rows: int) -> None:
+    """Tell of rows that have empty answers."""
+    if num_empty:
+        lack = "lacks a text and is" if num_empty == 1 else "lack a text and are"
+        display.note(f"{num_empty:,} of {num_rows:,} rows {lack} left unanswered")
+
+
 # --- arguments, lines, and what goes to a terminal ---------------------------------------
 
 
@@ -325,6 +345,7 @@ class _Rows(NamedTuple):
     column: list[str] | None
     separator: str | None = None
     quoting: bool = True
+    skip_empty: bool = False
 
 
 def _answer_at_once(
@@ -339,17 +360,24 @@ def _answer_at_once(
 ) -> None:
     """Answer what nobody can go on with once it is stopped."""
     from plait.answers.columns import rename_taken
-    from plait.answers.formats import FORMATS, choose_format
+    from plait.answers.formats import FORMATS, choose_format, choose_separated
     from plait.answers.journal import refuse_leftovers
-    from plait.answers.stream import CHUNK, answer_records, choose_columns, open_records
+    from plait.answers.stream import (
+        CHUNK,
+        answer_records,
+        choose_columns,
+        count_empty,
+        open_records,
+    )
     from plait.data import open_source, text_schema
 
     if output is not None:
         refuse_leftovers(output)
     here: Sequence[str] = ()
+    default = "words" if rows.texts else "csv"
     if rows.path is not None:
         source = open_source(rows.path, separator=rows.separator, quoting=rows.quoting)
-        here = source.names()
+        here, default = source.names(), choose_separated(source)
     columns = choose_columns(
         model, names, here, text=rows.column, probabilities=probabilities, threshold=threshold
     )
@@ -357,19 +385,25 @@ def _answer_at_once(
     slices: Iterable[Records]
     if rows.path is not None:
         file = open_records(
-            model, rows.path, columns, separator=rows.separator, quoting=rows.quoting
+            model,
+            rows.path,
+            columns,
+            separator=rows.separator,
+            quoting=rows.quoting,
+            skip_empty=rows.skip_empty,
         )
         survey = file.survey(display.reading)
         schema, total, slices = survey.schema, survey.num_rows, file.slices(CHUNK)
     else:
         text = columns[0].text
         if rows.texts:
-            lines = iter(_from_arguments(rows.texts, len(text), names))
+            given = _from_arguments(rows.texts, len(text), names, skip_empty=rows.skip_empty)
+            lines = iter(given)
         else:
-            lines = _from_lines(sys.stdin.buffer, len(text))
+            lines = _from_lines(sys.stdin.buffer, len(text), skip_empty=rows.skip_empty)
         schema, slices = text_schema(["id", *text]), _slices(lines, text, CHUNK)
     columns = rename_taken(columns, schema.names)
-    shape = form or (choose_format(output) if output else "words" if rows.texts else "csv")
+    shape = form or (choose_format(output) if output else default)
     written = FORMATS[shape](schema, columns)
     watched = output is not None or not (rows.texts or sys.stdout.isatty())
     if not watched:
@@ -377,21 +411,26 @@ def _answer_at_once(
     answered = answer_records(
         model, columns, slices, total=total, progress=display.work if watched else None
     )
+    num_rows = num_empty = 0
     with _open(output, written) as write:
         write(written.head())
         for records, answers in answered:
             write(written.encode(records, answers))
+            num_rows, num_empty = num_rows + len(records), num_empty + count_empty(answers)
+    note_empty(display, num_empty, num_rows)
 
 
-def _from_arguments(texts: list[str], width: int, names: Sequence[str]) -> list[tuple[str, ...]]:
+def _from_arguments(
+    texts: list[str], width: int, names: Sequence[str], *, skip_empty: bool
+) -> list[tuple[str, ...]]:
     from plait.errors import UsageError
 
     if len(texts) % width:
         count = f"{len(texts)} {'was' if len(texts) == 1 else 'were'} given"
         takes = f"{' and '.join(names)} {'take' if len(names) > 1 else 'takes'}"
         raise UsageError(f"{takes} texts two by two, and {count}")
-    if not all(text.strip() for text in texts):
-        raise UsageError("one of the texts is empty")
+    if not skip_empty and not all(text.strip() for text in texts):
+        raise UsageError("one of the texts is empty; --skip-empty leaves it unanswered")
     for text in texts:
         try:
             text.encode()
@@ -400,7 +439,7 @@ def _from_arguments(texts: list[str], width: int, names: Sequence[str]) -> list[
     return [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]
 
 
-def _from_lines(stream: BinaryIO, width: int) -> Iterator[tuple[str, ...]]:
+def _from_lines(stream: BinaryIO, width: int, *, skip_empty: bool) -> Iterator[tuple[str, ...]]:
     from plait.errors import DataError
 
     for number, line in enumerate(stream, 1):
@@ -409,6 +448,8 @@ def _from_lines(stream: BinaryIO, width: int) -> Iterator[tuple[str, ...]]:
         except UnicodeDecodeError as error:
             raise DataError("the text is not UTF-8", path="<stdin>", line=number) from error
         texts = tuple(text.split("\t")) if width == 2 else (text,)
+        if skip_empty and len(texts) != width and not text.strip():
+            texts = ("",) * width
         if len(texts) != width:
             raise DataError(
                 f"a pair is two texts with one tab between them, and this line has "
@@ -416,8 +457,12 @@ def _from_lines(stream: BinaryIO, width: int) -> Iterator[tuple[str, ...]]:
                 path="<stdin>",
                 line=number,
             )
-        if not all(text.strip() for text in texts):
-            raise DataError("the text is empty", path="<stdin>", line=number)
+        if not skip_empty and not all(text.strip() for text in texts):
+            raise DataError(
+                "the text is empty; fill it in, or leave it unanswered with --skip-empty",
+                path="<stdin>",
+                line=number,
+            )
         if "\0" in text:
             raise DataError("the text holds a NUL", path="<stdin>", line=number)
         yield texts

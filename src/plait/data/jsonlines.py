@@ -83,13 +83,13 @@ def _read_object(number: int, line: bytes, columns: Columns) -> list[str | None]
         return BadRow(number, "broken JSON", f"the line holds a {kind}, not a JSON object")
     row: list[str | None] = []
     for name in columns:
-        if name not in record:
+        if name not in record and not (columns.may_lack_text and name in columns.text):
             near = suggest(name, record)
             near = near if "did you mean" in near else ""
             there = ", ".join(map(repr, record))
             sentence = f"there is no key {name!r}; the line has {there}{near}"
             return BadRow(number, "missing key", sentence)
-        value = record[name]
+        value = record.get(name)
         if name in columns.text and value is not None and not isinstance(value, str):
             sentence = f"{name!r} is {json.dumps(value)[:40]}, not a text"
             return BadRow(number, "text is not a string", sentence)

@@ -36,12 +36,12 @@ class Parquet(Source):
         """Read the columns asked for, in order."""
         with self._open_parquet() as file:
             schema = file.schema_arrow
-            self._require(columns, schema.names)
+            self.require(columns, schema.names)
             for name in columns.text:
                 self._require_text(name, schema.field(name).type)
             size, total, done = self.path.stat().st_size, file.metadata.num_rows, 0
             every = schema.names if columns.whole else []
-            self._require(every, schema.names)
+            self.require(every, schema.names)
             names = [*columns, *every]
             wanted = list(dict.fromkeys(names))
             for batch in _batches(file, self._num_rows(file, wanted), wanted):

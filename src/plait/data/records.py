@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from plait.data.files import open_source
 from plait.data.jsonlines import JsonLines
@@ -103,6 +104,8 @@ class Survey:
 
     num_rows: int
     schema: pa.Schema
+    num_empty: int = 0
+    """Rows that lack a text."""
 
 
 class RecordFile:
@@ -117,25 +120,34 @@ class RecordFile:
         separator: str | None = None,
         quoting: bool = True,
         taken: Collection[str] = (),
+        keep_empty: bool = False,
     ):
         self.path, self.taken = path, frozenset(taken)
         """`taken` are names that rows must not have, since something else is to be called so."""
+        self.keep_empty = keep_empty
+        """Whether rows that lack a text are given as well; else they are errors."""
         self.source = open_source(path, separator=separator, quoting=quoting)
         self.source.remedy = "; --column (from Python, text) names those to read"
-        self.columns = Columns(tuple(dict.fromkeys(text)), whole=True)
+        names = tuple(dict.fromkeys(text))
+        self.columns = Columns(names, whole=True, may_lack_text=keep_empty)
         named = set(self.source.names())
+        if len(named) == 1:
+            self.source.remedy += ", and bare lines of text are read from standard input (< FILE)"
         self.number_name = None if named & set(ids) else "id"
         """Rows that have no name of their own are numbered."""
 
     def survey(self, progress: Progress | None = None) -> Survey:
         """Read the file once; a row that cannot be used is an error here, before any answer."""
-        count = 0
+        count = num_empty = 0
         kinds: dict[str, set[type]] = {}
         fields: list[Any] = [(self.number_name, pa.string())] if self.number_name else []
         whole = None
         size = self.path.stat().st_size
         for rows in self._rows():
             count, whole = count + len(rows), rows.whole
+            if self.keep_empty:
+                lacks = [np.asarray(pc.equal(text, "")) for text in rows.texts]
+                num_empty += int(np.any(lacks, axis=0).sum())
             if isinstance(self.source, JsonLines):
                 for line in whole.to_pylist():
                     for key, value in json.loads(line).items():
@@ -143,6 +155,8 @@ class RecordFile:
             if progress is not None:
                 progress(str(self.path), rows.position, size)
         if isinstance(self.source, JsonLines):
+            if count:
+                self.source.require(self.columns.text, list(kinds))  # of some objects at least
             if self.number_name in kinds:  # the first line has no name of its own, a later one has
                 self.number_name, fields = None, []
             fields += [(name, _json_type(found)) for name, found in kinds.items()]
@@ -150,7 +164,7 @@ class RecordFile:
             fields += list(text_schema(self.source.names()))
         else:
             fields += [(field.name, field.type) for field in whole.type]
-        return Survey(count, pa.schema(fields))
+        return Survey(count, pa.schema(fields), num_empty)
 
     def slices(self, size: int, start: int = 0) -> Iterator[Records]:
         """Give the rows from `start` on, so many at a time, however the file is read."""
@@ -180,7 +194,15 @@ class RecordFile:
 
     def _rows(self) -> Iterator[Any]:
         number = 0
-        for rows in RowReader(self.source, self.columns, None, "error"):
+        reader = RowReader(
+            self.source,
+            self.columns,
+            None,
+            "error",
+            keep_empty=self.keep_empty,
+            way_past="leave it unanswered with --skip-empty (from Python, skip_empty=True)",
+        )
+        for rows in reader:
             whole = rows.whole
             if isinstance(self.source, Separated):
                 whole = self._decode(whole, number)
@@ -208,7 +230,11 @@ class RecordFile:
             texts, broken = decode(array)
             if broken:
                 line = self.source.lines([start + broken[0]])[0]
-                raise DataError(f"column {field.name!r} is not UTF-8", path=self.path, line=line)
+                raise DataError(
+                    f"column {field.name!r} is not UTF-8; save the file as UTF-8",
+                    path=self.path,
+                    line=line,
+                )
             arrays.append(texts)
         return pa.StructArray.from_arrays(arrays, names=[field.name for field in whole.type])
 

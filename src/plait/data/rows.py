@@ -122,15 +122,17 @@ class RowReader:
         bad_rows: BadRows,
         *,
         keep_empty: bool = False,
+        way_past: str = "pass over it: bad_rows = 'skip'",
         constant: str | None = None,
         where: Mapping[str, Collection[str]] | None = None,
     ):
         """`constant` is every row's label, as written, where no column holds it.
 
-        `where` are the values that `columns.where` must hold for a row to be looked at.
+        `where` are the values that `columns.where` must hold for a row to be looked at. `way_past`
+        is what the user can do about a row that lacks something, but to fill it in.
         """
         self.source, self.columns, self.labels = source, columns, labels
-        self.bad_rows, self.keep_empty = bad_rows, keep_empty
+        self.bad_rows, self.keep_empty, self.way_past = bad_rows, keep_empty, way_past
         self.constant = None if labels is None or constant is None else labels.read(constant)
         self.where = where or {}
         self._rows = self._others = 0
@@ -170,9 +172,12 @@ class RowReader:
         source, row = self.source, bad[0]
         place = source.lines([row.number])[0]
         sentence = row.sentence
-        if row.reason in ("empty text", "missing label"):
-            skip = "take the row out" if self.labels is None else "pass over it: bad_rows = 'skip'"
-            sentence += f"; fill it in, or {skip}"
+        if row.reason == "missing key" and (row.number == 0 or sentence.endswith("?")):
+            sentence += source.remedy  # more likely it is called otherwise
+        elif row.reason in ("empty text", "missing label", "missing key"):
+            sentence += f"; fill it in, or {self.way_past}"
+        elif row.reason == "not UTF-8":
+            sentence += "; save the file as UTF-8"
         if source.unit == "line":
             raise DataError(sentence, path=source.path, line=place)
         raise DataError(f"{source.unit} {place}: {sentence}", path=source.path)

@@ -31,21 +31,19 @@ class Separated(Source):
     def __init__(self, path: Path, separator: str | None, quoting: bool):
         super().__init__(path)
         self.quoting = quoting
-        if separator is not None and (
-            len(separator) != 1 or not separator.isascii() or separator in '"\r\n'
-        ):
-            raise DataError(f"separator {separator!r} is not one plain character", path=path)
+        if separator is not None:
+            refuse_separator(separator, path)
         self.separator = separator
 
     def chunks(self, columns: Columns) -> Iterator[Chunk]:
         """Read the columns asked for, in order."""
         header = self.names()
-        self._require(columns, header)
+        self.require(columns, header)
         places = [header.index(name) for name in columns]
         if not columns.whole:
             yield from self._read(places, len(header))
             return
-        self._require(header, header)  # each name stands for one column
+        self.require(header, header)  # each name stands for one column
         for chunk in self._read([*places, *range(len(header))], len(header)):
             yield chunk.fold(header)
 
@@ -63,15 +61,26 @@ class Separated(Source):
     def names(self) -> list[str]:
         """Return the header."""
         with self._open() as (stream, _):
+            start = stream.read(self.chunk_bytes).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+            stream.seek(0)
+            line = re.split(rb"[\r\n]", start, maxsplit=1)[0]
+            if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise DataError("the file is UTF-16; save it as UTF-8", path=self.path)
+            if re.fullmatch(rb"sep=.", line):
+                raise DataError("the line is for Excel alone; take it out", path=self.path, line=1)
             if self.separator is None:
-                start = stream.read(self.chunk_bytes).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-                line = re.split(rb"[\r\n]", start, maxsplit=1)[0]
-                self.separator = "\t" if b"\t" in line else ","
-                stream.seek(0)
+                # One column has nothing between: then the name says it, as texts have commas.
+                name = self.path.name.lower().removesuffix(".gz").removesuffix(".xz")
+                tabs = b"\t" in line or (b"," not in line and name.endswith(".tsv"))
+                self.separator = "\t" if tabs else ","
             for number, record in self._records(stream):
                 header = [name.strip() for name in record]
                 if any("\udc80" <= c <= "\udcff" or c == "\0" for name in header for c in name):
-                    raise DataError("the header is not UTF-8 text", path=self.path, line=number)
+                    raise DataError(
+                        "the header is not UTF-8 text; save it as UTF-8, a spreadsheet as CSV",
+                        path=self.path,
+                        line=number,
+                    )
                 return header
         raise DataError("the file is empty", path=self.path)
 
@@ -148,7 +157,7 @@ class Separated(Source):
                 if number < done:
                     continue
                 if len(record) != width:
-                    bad.append(_other_width(number, len(record), width))
+                    bad.append(self._other_width(number, len(record), width))
                     continue
                 numbers.append(number)
                 for column, place in zip(columns, places, strict=True):
@@ -191,6 +200,13 @@ class Separated(Source):
         finally:
             text.detach()  # leaves the stream to be closed by who opened it
 
+    def _other_width(self, number: int, got: int, width: int) -> BadRow:
+        columns = "column" if got == 1 else "columns"
+        told = f"the row has {got} {columns}, the header {width}"
+        if got > width and self.quoting:
+            told += f"; a text with {self.separator!r} in it stands in double quotes"
+        return BadRow(number, "wrong number of columns", told)
+
     def _refuse_open_quote(self) -> None:
         """Fail if the last row reaches the end of the file inside quotes, eating what followed."""
         if self.quoting:
@@ -221,8 +237,9 @@ class _WholeLineEnds(io.RawIOBase):
         return data
 
 
-def _other_width(number: int, got: int, width: int) -> BadRow:
-    columns = "column" if got == 1 else "columns"
-    return BadRow(
-        number, "wrong number of columns", f"the row has {got} {columns}, the header {width}"
-    )
+def refuse_separator(separator: str, path: Path) -> None:
+    """Refuse what cannot stand between columns."""
+    if len(separator) != 1 or not separator.isascii() or separator in '"\r\n':
+        raise DataError(
+            f"separator {separator!r} is not one plain character, such as ';' or '\\t'", path=path
+        )

@@ -41,6 +41,8 @@ class Columns:
     """Those that say whether a row is taken at all."""
     whole: bool = False
     """Whether every row is wanted as it stands in the file as well."""
+    may_lack_text: bool = False
+    """Whether an object of JSON need not have a text's key: the text is then empty."""
 
     def __iter__(self) -> Iterator[str]:
         yield from self.text
@@ -169,7 +171,8 @@ class Source(ABC):
         except _DAMAGE as error:
             raise DataError(f"cannot be read: {error}", path=self.path) from error
 
-    def _require(self, wanted: Iterable[str], there: list[str]) -> None:
+    def require(self, wanted: Iterable[str], there: list[str]) -> None:
+        """Refuse to go on without a column, or with two of its name."""
         for name in wanted:
             if there.count(name) > 1:
                 raise DataError(f"column {name!r} appears more than once", path=self.path)
@@ -179,7 +182,7 @@ class Source(ABC):
             near = near if "did you mean" in near else ""
             shown = ", ".join(repr(c[:60]) for c in there)
             advice = near + self.remedy
-            if len(there) == 1 and not near:
+            if len(there) == 1:  # which is near to each of the names in it
                 advice = _doubt_separator(there[0]) or advice
             raise DataError(
                 f"there is no column {name!r}; the file has {shown}{advice}", path=self.path
@@ -190,5 +193,6 @@ def _doubt_separator(header: str) -> str:
     """Say what else may stand between the columns of a header line taken for one column."""
     for sign in ";|\t,":
         if sign in header:
-            return f"; is {sign!r} between its columns? Say separator = {sign!r}, or --separator"
+            say = f"Say separator = {sign!r}, or --separator {sign!r}"
+            return f"; is {sign!r} between its columns? {say}"
     return ""

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.data import Columns, open_source
+from plait.data.separated import refuse_separator
 from plait.data.source import plain_text, written_label
 from plait.draft.words import COLUMN_WORDS, is_number, words_of
 from plait.errors import DataError, UsageError
@@ -39,6 +40,18 @@ NUM_SNIFFED = 1 << 20
 
 MISSING = frozenset({"", "nan", "n/a", "null"})
 """Ways to write that a value is not there, in small letters; 'none' may well be a class."""
+
+
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
+"""Signs of Thai, Lao, Burmese, Khmer, Japanese and Chinese, which have no spaces between words."""
+
+_DATE = re.compile(r"\d{4}([-/.])\d{1,2}\1\d{1,2}([T ].*)?|\d{1,2}([-/.])\d{1,2}\3\d{2,4}([T ].*)?")
+
+
+def _count_words(text: str) -> int:
+    return max(len(text.split()), len(_UNSPACED.findall(text)) // 2)  # of some two signs each
 
 
 @dataclass(frozen=True)
@@ -62,13 +75,25 @@ class Column:
     @cached_property
     def mean_words(self) -> float:
         """Words of a value, on average."""
-        return sum(len(value.split()) for value in self.filled) / max(len(self.filled), 1)
+        return sum(map(_count_words, self.filled)) / max(len(self.filled), 1)
 
     @cached_property
     def is_number(self) -> bool:
         """Whether nearly all of it is numbers."""
         numbers = sum(map(is_number, self.filled))
         return bool(self.filled) and numbers >= 0.95 * len(self.filled)
+
+    @cached_property
+    def is_measured(self) -> bool:
+        """Whether it is numbers some of which are no whole ones, as scores mostly are."""
+        return self.is_number and not all(
+            float(value).is_integer() for value in self.filled if is_number(value)
+        )
+
+    @cached_property
+    def is_date(self) -> bool:
+        """Whether it is dates."""
+        return bool(self.filled) and all(map(_DATE.fullmatch, self.filled))
 
     @cached_property
     def is_unique(self) -> bool:
@@ -131,7 +156,8 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
     """Find out how a file is read and what its columns hold; copies go into `scratch`."""
     if not path.is_file():
         # Not left out as an odd file is: somebody mistyped a name.
-        raise UsageError(f"{path} is {'a folder, not a file' if path.is_dir() else 'not there'}")
+        folder = f"a folder: name its files, such as {path}/*.csv"
+        raise UsageError(f"{path} is {folder if path.is_dir() else 'not there'}")
     kind = _kind_of(path)
     if kind == "parquet":
         columns, notes = _read_columns(open_source(path))
@@ -150,6 +176,8 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
         return LookedAt(path, copied, None, True, columns, notes + more)
     if re.match(r"sep=.\r?\n", text):
         raise DataError("the line is for Excel alone; take it out", path=path, line=1)
+    if reading.separator:
+        refuse_separator(reading.separator, path)
     separator = reading.separator or _guess_separator(text)
     quoting = _guess_quoting(text, separator)
     if not quoting:

@@ -29,6 +29,17 @@ YES_AND_NO = (
     ("negative", "positive"),
     ("different", "same"),
     ("incorrect", "correct"),
+    ("nein", "ja"),
+    ("nee", "ja"),
+    ("nej", "ja"),
+    ("non", "oui"),
+    ("no", "sí"),
+    ("no", "sì"),
+    ("no", "si"),
+    ("não", "sim"),
+    ("nie", "tak"),
+    ("нет", "да"),
+    ("否", "是"),
 )
 """Words for no and yes, in this order."""
 

@@ -186,11 +186,14 @@ def _rank_labels(columns: Mapping[str, Column]) -> list[str]:
         few = column.distinct <= max(2, 0.5 * num_rows)
         if not column.is_number and (not few or column.mean_words > 5):
             continue
-        is_score = column.is_number and bool(words & LABEL_WORDS)  # all of few may differ
+        # All of few scores may differ; and no row is named by a fraction.
+        is_score = (column.is_number and bool(words & LABEL_WORDS)) or column.is_measured
         if words & ID_WORDS or (column.is_unique and num_rows > 10 and not is_score):
             continue
         score = 100.0 * bool(words & FIRM_LABEL_WORDS) + 60.0 * bool(words & LABEL_WORDS)
-        score += 10.0 * few - 50.0 * bool(words & META_WORDS)
+        score += 10.0 * few - 50.0 * (bool(words & META_WORDS) or column.is_date)
+        if column.is_measured and not few:
+            score += 5.0  # a score, where nothing else is likelier
         score -= 50.0 * (1 - num_rows / len(column.values))
         if column.mean_words >= 3 and not column.is_number:
             score -= 5.0  # sentences come again, too

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 
 
 def _words(text: str) -> frozenset[str]:
@@ -16,7 +17,12 @@ TEXT_WORDS = _words(
     "abstract summary paragraph article email mail subject context claim statement response "
     "reply input prompt snippet caption lyrics story anchor positive negative"
 )
-FIRM_LABEL_WORDS = _words("label labels class category target gold y truth")
+FIRM_LABEL_WORDS = _words(
+    "label labels class category target gold y truth "
+    "klasse kategorie etikett classe catégorie étiquette clase categoría etiqueta categoria "
+    "etichetta categorie kategoria kategori etiket метка класс категория мітка категорія "
+    "标签 类别 標籤 類別 ラベル カテゴリ カテゴリー 라벨 레이블 분류"
+)
 """Words that hardly name anything but a label."""
 LABEL_WORDS = FIRM_LABEL_WORDS | _words(
     "sentiment topic intent emotion mood rating ratings star stars score similarity relatedness "
@@ -32,7 +38,9 @@ ID_WORDS = _words("id ids idx uid uuid guid key pairid qid docid rowid")
 META_WORDS = _words(
     "source split set subset partition lang language locale date time timestamp year url link "
     "user author username annotator worker votes count length len file filename version "
-    "confidence index row number fold domain"
+    "confidence index row number fold domain "
+    "quelle sprache datum zeit jahr autor auteur langue année fuente idioma fecha año fonte "
+    "lingua língua ano autore bron taal jaar дата автор источник язык год"
 )
 """Words for what goes along with a row and is seldom what a task asks for."""
 SPLIT_COLUMN_WORDS = _words("split set subset partition fold")
@@ -62,7 +70,8 @@ PAIRS = (
 
 def words_of(name: str) -> frozenset[str]:
     """Return the words of a column's name in small letters, numbers at their end left off."""
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    # An accent may be a sign of its own, as in names that a Mac wrote.
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", unicodedata.normalize("NFC", name))
     return frozenset(
         bare
         for word in re.split(r"[\W_]+", apart)  # letters of any alphabet

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 
 from plait.data.cache import sync_folder
 from plait.distributed import ALONE
-from plait.errors import DiskFullError, RunError
+from plait.errors import FREE_ROOM, DiskFullError, RunError
 from plait.training.loop import TrainState
 
 if TYPE_CHECKING:
@@ -89,10 +89,7 @@ def write_text(path: Path, text: str) -> None:
 
 def _disk_full(path: Path) -> DiskFullError:
     kept = "what was saved before is whole" if path.exists() else "nothing was written"
-    return DiskFullError(
-        f"the disk is full: {path} could not be written; {kept}. "
-        "Free some room, then give the same command again, with --resume if it has that"
-    )
+    return DiskFullError(f"the disk is full: {path} could not be written; {kept}. {FREE_ROOM}")
 
 
 def save_weights(path: Path, model: MultitaskModel) -> None:
