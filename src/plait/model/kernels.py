@@ -31,8 +31,8 @@ MOST_PROGRAMS = 256
 """Programs that a backward pass over rows is spread over; each leaves one row to be summed."""
 MOST_IDS = 4096
 """Ids that are compared with one another to see which are the same."""
-LONGEST_ROW = 128
-"""Tokens of a row that one program lets look at one another."""
+SHORT_ROW, LONGEST_ROW = 64, 128
+"""Tokens of a row that a small program, and any, lets look at one another."""
 
 
 @cache
@@ -93,7 +93,8 @@ def attend(
 ) -> Tensor:
     """Let the tokens of each row look at one another: [tokens, 3 * width] to [tokens, width].
 
-    A row's whole table of weights fits into one program, so that there is one kernel each way.
+    A row's whole table of weights fits into one program, so that there is one kernel each way, and
+    one more where rows may be long.
     Rows begin at `bounds` and have at most `length` tokens.
     """
     mixed: Tensor = _Attention.apply(qkv, bounds, length, num_heads, dropout, seed)  # type: ignore[no-untyped-call]
@@ -230,14 +231,16 @@ class _Attention(torch.autograd.Function):
         qkv = qkv.contiguous()
         width = qkv.shape[-1] // 3
         head = width // num_heads
-        largest = min(LONGEST_ROW, max(32, triton.next_power_of_2(length)))
         mixed = qkv.new_empty(len(qkv), width)
         drops = seed is not None and dropout > 0
-        ctx.settings = {"DROPS": drops, "HEAD": head, "LARGEST": largest}
-        ctx.settings["num_warps"] = 8 if largest > 64 else 4
-        ctx.numbers, ctx.grid = (width, head**-0.5, dropout), (len(bounds) - 1, num_heads)
         source = seed if seed is not None and drops else bounds
-        triton_kernels.attend[ctx.grid](qkv, bounds, mixed, source, *ctx.numbers, **ctx.settings)
+        ctx.numbers, ctx.grid = (width, head**-0.5, dropout), (len(bounds) - 1, num_heads)
+        common = {"DROPS": drops, "HEAD": head}
+        ctx.kinds = [common | {"SHORT": True, "num_warps": 4}]
+        if length > SHORT_ROW:
+            ctx.kinds.append(common | {"SHORT": False, "num_warps": 8})
+        for kind in ctx.kinds:
+            triton_kernels.attend[ctx.grid](qkv, bounds, mixed, source, *ctx.numbers, **kind)
         ctx.save_for_backward(qkv, bounds, source)
         return mixed
 
@@ -245,8 +248,9 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> Any:
         qkv, bounds, source = ctx.saved_tensors
-        to_qkv = torch.empty_like(qkv)
-        triton_kernels.attend_backward[ctx.grid](
-            qkv, bounds, outer[0].contiguous(), to_qkv, source, *ctx.numbers, **ctx.settings
-        )
+        to_qkv, to_mixed = torch.empty_like(qkv), outer[0].contiguous()
+        for kind in ctx.kinds:
+            triton_kernels.attend_backward[ctx.grid](
+                qkv, bounds, to_mixed, to_qkv, source, *ctx.numbers, **kind
+            )
         return to_qkv, None, None, None, None, None

@@ -170,9 +170,17 @@ def _scores(q, k, num, scale, SIZE: tl.constexpr):
 
 
 @triton.jit
+def _drawn(seed, head, dropout, SIZE: tl.constexpr):
+    """Draw which weights of a row's table do not drop out; no row has more than 128 tokens."""
+    tokens = tl.arange(0, SIZE)
+    table = (tl.program_id(0) * tl.num_programs(1) + head) * 128
+    return _kept(seed, (table + tokens[:, None]) * 128 + tokens[None, :], dropout)
+
+
+@triton.jit
 def _attend_row(
     qkv, out, seed, start, num, width, scale, dropout,
-    DROPS: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr, LARGEST: tl.constexpr,
+    DROPS: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(1)
     tokens = tl.arange(0, SIZE)
@@ -184,9 +192,7 @@ def _attend_row(
     v = tl.load(qkv + at + 2 * width, mask=here, other=0.0)
     p = _scores(q, k, num, scale, SIZE)
     if DROPS:
-        places = (tl.program_id(0) * tl.num_programs(1) + head) * LARGEST + tokens[:, None]
-        kept = _kept(seed, places * LARGEST + tokens[None, :], dropout)
-        p = tl.where(kept, p / (1 - dropout), 0.0)
+        p = tl.where(_drawn(seed, head, dropout, SIZE), p / (1 - dropout), 0.0)
     mixed = tl.dot(p.to(v.dtype), v).to(out.dtype.element_ty)
     tl.store(out + (start + tokens)[:, None] * width + columns, mixed, mask=here)
 
@@ -194,29 +200,27 @@ def _attend_row(
 @triton.jit
 def attend(
     qkv, bounds, out, seed, width, scale, dropout,
-    DROPS: tl.constexpr, HEAD: tl.constexpr, LARGEST: tl.constexpr,
+    DROPS: tl.constexpr, HEAD: tl.constexpr, SHORT: tl.constexpr,
 ):  # fmt: skip
-    # One program per row and head; what it works out is no larger than its own row needs.
+    # One program per row and head; what it works out is no larger than its own row needs. Rows of
+    # more than 64 tokens have a kernel to themselves: it needs so many registers that few of its
+    # programs run at once.
     row = tl.program_id(0)
     start = tl.load(bounds + row)
     num = tl.load(bounds + row + 1) - start
-    if num > 64:
-        if LARGEST > 64:
-            _attend_row(qkv, out, seed, start, num, width, scale, dropout,
-                        DROPS, HEAD, 128, LARGEST)  # fmt: skip
-    elif num > 32:
-        if LARGEST > 32:
-            _attend_row(qkv, out, seed, start, num, width, scale, dropout,
-                        DROPS, HEAD, 64, LARGEST)  # fmt: skip
-    elif num > 0:
-        _attend_row(qkv, out, seed, start, num, width, scale, dropout,
-                    DROPS, HEAD, 32, LARGEST)  # fmt: skip
+    if SHORT:
+        if num > 32 and num <= 64:
+            _attend_row(qkv, out, seed, start, num, width, scale, dropout, DROPS, HEAD, 64)
+        elif num > 0 and num <= 32:
+            _attend_row(qkv, out, seed, start, num, width, scale, dropout, DROPS, HEAD, 32)
+    elif num > 64:
+        _attend_row(qkv, out, seed, start, num, width, scale, dropout, DROPS, HEAD, 128)
 
 
 @triton.jit
 def _attend_row_backward(
     qkv, to_out, to_qkv, seed, start, num, width, scale, dropout,
-    DROPS: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr, LARGEST: tl.constexpr,
+    DROPS: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(1)
     tokens = tl.arange(0, SIZE)
@@ -231,8 +235,7 @@ def _attend_row_backward(
     to_p = tl.dot(g, tl.trans(v))
     dropped = p
     if DROPS:
-        places = (tl.program_id(0) * tl.num_programs(1) + head) * LARGEST + tokens[:, None]
-        kept = _kept(seed, places * LARGEST + tokens[None, :], dropout)
+        kept = _drawn(seed, head, dropout, SIZE)
         dropped = tl.where(kept, p / (1 - dropout), 0.0)
         to_p = tl.where(kept, to_p / (1 - dropout), 0.0)
     to_v = tl.dot(tl.trans(dropped.to(g.dtype)), g)
@@ -249,19 +252,21 @@ def _attend_row_backward(
 @triton.jit
 def attend_backward(
     qkv, bounds, to_out, to_qkv, seed, width, scale, dropout,
-    DROPS: tl.constexpr, HEAD: tl.constexpr, LARGEST: tl.constexpr,
+    DROPS: tl.constexpr, HEAD: tl.constexpr, SHORT: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     start = tl.load(bounds + row)
     num = tl.load(bounds + row + 1) - start
-    if num > 64:
-        if LARGEST > 64:
-            _attend_row_backward(qkv, to_out, to_qkv, seed, start, num, width, scale, dropout,
-                                 DROPS, HEAD, 128, LARGEST)  # fmt: skip
-    elif num > 32:
-        if LARGEST > 32:
-            _attend_row_backward(qkv, to_out, to_qkv, seed, start, num, width, scale, dropout,
-                                 DROPS, HEAD, 64, LARGEST)  # fmt: skip
-    elif num > 0:
-        _attend_row_backward(qkv, to_out, to_qkv, seed, start, num, width, scale, dropout,
-                             DROPS, HEAD, 32, LARGEST)  # fmt: skip
+    if SHORT:
+        if num > 32 and num <= 64:
+            _attend_row_backward(
+                qkv, to_out, to_qkv, seed, start, num, width, scale, dropout, DROPS, HEAD, 64
+            )
+        elif num > 0 and num <= 32:
+            _attend_row_backward(
+                qkv, to_out, to_qkv, seed, start, num, width, scale, dropout, DROPS, HEAD, 32
+            )
+    elif num > 64:
+        _attend_row_backward(
+            qkv, to_out, to_qkv, seed, start, num, width, scale, dropout, DROPS, HEAD, 128
+        )
