@@ -27,6 +27,7 @@ from plait.config import read_recipe
 from plait.model.dense import Dense
 from plait.model.encoder import load_encoder
 from plait.model.kernels import usable
+from plait.model.products import BOUND, compare_products
 from plait.model.sources import find_encoder
 from plait.training.build import build, load_data
 from plait.training.loop import TrainState, run_stage
@@ -134,28 +135,11 @@ def _train(
         return torch.stack(losses).cpu(), weights, getattr(stage.step.runner, "num_captures", 0)
 
 
-@torch.no_grad()
 def check_products() -> dict[str, float]:
-    """Compare products in bf16 with float64's: of inputs, to inputs, and added to fp32 weights."""
-    furthest = dict.fromkeys(("forward", "to_inputs", "to_weights"), 0.0)
-    for wide, narrow in ((1152, 384), (384, 384), (1536, 384), (384, 1536), (768, 3072)):
-        for rows in (*range(16, 420, 12), 512, 1000, 2048, 4096, 16384, 65536):
-            w, x, g = (
-                torch.randn(shape, device="cuda").bfloat16()
-                for shape in ((wide, narrow), (rows, narrow), (rows, wide))
-            )
-            total = torch.zeros(wide, narrow, device="cuda")
-            torch.ops.aten.addmm.dtype_out(total, g.t(), x, torch.float32, out=total)
-            whole = w.double(), x.double(), g.double()
-            pairs = {
-                "forward": (torch.nn.functional.linear(x, w), whole[1] @ whole[0].t()),
-                "to_inputs": (g @ w, whole[2] @ whole[0]),
-                "to_weights": (total, whole[2].t() @ whole[1]),
-            }
-            for name, (found, expected) in pairs.items():
-                away = float((found.double() - expected).norm() / expected.norm())
-                furthest[name] = max(furthest[name], away) if away == away else float("inf")
-    return {"difference": max(furthest.values()), "bound": 0.004, **furthest}
+    """Compare products in bf16 with float64's, of few rows and of many."""
+    rows = (*range(16, 420, 12), 512, 1000, 2048, 4096, 16384, 65536)
+    furthest = compare_products(torch.device("cuda"), rows)
+    return {"difference": max(furthest.values()), "bound": BOUND, **furthest}
 
 
 @torch.no_grad()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 
 def test_a_sound_installation(plait):
@@ -45,6 +47,39 @@ def test_a_package_that_does_not_come_up(plait, monkeypatch, error):
     assert done.code == 1
     assert f" broken  {type(error).__name__}: {str(error).splitlines()[0]}\n" in done.out
     assert "cache in" in done.out  # the rest is still told
+
+
+@pytest.mark.parametrize(
+    ("away", "share", "told"),
+    [
+        (0.0017, None, "     ok  cuda:0: products in bf16 come out right\n"),
+        (0.9, "34", "by 0.9: unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, which is 34\n"),
+        (
+            float("inf"),
+            None,
+            " broken  cuda:0: products in bf16 come out wrong, by inf: try another",
+        ),
+    ],
+)
+def test_a_gpu_that_computes_wrongly(plait, monkeypatch, away, share, told):
+    cuda = {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "get_device_properties": lambda _: SimpleNamespace(total_memory=8 << 30),
+        "get_device_name": lambda _: "A GPU",
+        "is_bf16_supported": lambda: True,
+    }
+    for name, answer in cuda.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    monkeypatch.setattr("plait.model.kernels.usable", lambda: False)
+    monkeypatch.setattr("plait.model.products.compare_products", lambda _: {"forward": away})
+    monkeypatch.delenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", raising=False)
+    if share:
+        monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", share)
+    done = plait("doctor")
+    assert told in done.out
+    assert "     ok  cuda:0: A GPU, 8 GiB, bf16\n" in done.out
+    assert done.code == (away > 0.004)
 
 
 def test_an_encoder_that_is_not_installed_is_no_fault(plait, monkeypatch):

@@ -9,6 +9,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import torch
+
 EXTRAS = {
     "transformers": "plait[auto]: encoders other than BERT",
     "tensorboard": "plait[tensorboard]: TensorBoard events",
@@ -23,7 +25,7 @@ EXTRAS = {
 
 
 def doctor() -> None:
-    """Say what is installed here and what to mend.
+    """Say what is installed here, whether GPUs compute what they should, and what to mend.
 
     Exit code 1 when something that plait needs is broken.
     """
@@ -92,6 +94,7 @@ def _devices() -> Iterator[tuple[str, str]]:
     import torch
 
     from plait.model.inference import why_not
+    from plait.model.kernels import usable
 
     yield "ok", f"cpu: {os.cpu_count()} cores, {torch.get_num_threads()} threads"
     if reason := why_not("bf16"):
@@ -101,11 +104,36 @@ def _devices() -> Iterator[tuple[str, str]]:
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             memory = torch.cuda.get_device_properties(index).total_memory >> 30
-            bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
-            yield "ok", f"cuda:{index}: {torch.cuda.get_device_name(index)}, {memory} GiB, {bf16}"
+            bf16 = torch.cuda.is_bf16_supported()
+            about = f"{torch.cuda.get_device_name(index)}, {memory} GiB"
+            yield "ok", f"cuda:{index}: {about}, {'bf16' if bf16 else 'no bf16'}"
+            if bf16:
+                yield _products(torch.device("cuda", index))
+        if usable():
+            yield "ok", "Triton: kernels of plait's own train faster on a GPU"
+        else:
+            yield (
+                "note",
+                "no Triton, or no C compiler for it: PyTorch's kernels train as well, slower",
+            )
     else:
         reason = "torch was built without CUDA" if torch.version.cuda is None else "none visible"
         yield "note", f"no GPU ({reason}); training runs on the CPU"
+
+
+def _products(device: torch.device) -> tuple[str, str]:
+    """Say whether a GPU computes what it should."""
+    import os
+
+    from plait.model.products import BOUND, compare_products
+    from plait.training.sharing import SHARE
+
+    furthest = max(compare_products(device).values())
+    if furthest <= BOUND:
+        return "ok", f"{device}: products in bf16 come out right"
+    share = os.environ.get(SHARE)
+    advice = f"unset {SHARE}, which is {share}" if share else "try another driver or GPU"
+    return "broken", f"{device}: products in bf16 come out wrong, by {furthest:.2g}: {advice}"
 
 
 def _encoder() -> Iterator[tuple[str, str]]:

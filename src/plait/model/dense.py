@@ -108,13 +108,13 @@ class _Product(torch.autograd.Function):
         flat = gradient.flatten(0, -2)
         to_weight = to_bias = None
         if ctx.needs_input_grad[1]:
-            to_weight = _weight_gradient(weight, flat, vectors.flatten(0, -2))
+            to_weight = weight_gradient(weight, flat, vectors.flatten(0, -2))
         if ctx.needs_input_grad[2]:
             to_bias = _bias_gradient(bias, flat)
         return to_vectors, to_weight, to_bias, None, None
 
 
-def _weight_gradient(weight: Tensor, gradient: Tensor, vectors: Tensor) -> Tensor | None:
+def weight_gradient(weight: Tensor, gradient: Tensor, vectors: Tensor) -> Tensor | None:
     """Return the weight's gradient, or add it where a backward pass would and return nothing."""
     if weight.grad is not None and weight.is_cuda and vectors.dtype == weight.dtype:
         weight.grad.addmm_(gradient.t(), vectors)
