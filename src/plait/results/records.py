@@ -65,6 +65,12 @@ class MemberFigures(_Part):
     summary: dict[str, float | None]
 
 
+class Guessed(_Part):
+    """Dev figures of guessing; null where a constant answer has none."""
+
+    primary: dict[str, float | None] = {}
+
+
 class Point(_Part):
     """One evaluation on the way."""
 
@@ -93,7 +99,7 @@ class Record(_Part):
     encoder: dict[str, Any] = {}
     data: dict[str, dict[str, int]] = {}
     dev: DevFigures
-    baseline: DevFigures | None = None
+    baseline: Guessed = Guessed()
     """Dev figures of guessing: the most frequent class, the mean score."""
     curves: list[Point] = []
     members: dict[str, MemberFigures] = {}
@@ -112,14 +118,10 @@ class Record(_Part):
     @property
     def guesses(self) -> bool:
         """Whether it is no better than guessing in any task that it trains: it fell apart."""
-        if self.baseline is None:
-            return False
-        known = (
-            (self.dev.figure(t), self.baseline.figure(t)) for t in self.dev.tasks if self.trains(t)
-        )
-        return all(
-            value is None or value <= (UNRELATED if base is None else base + GUESS)
-            for value, base in known
+        trained = [task for task in self.dev.tasks if self.trains(task)]
+        guessed = self.baseline.primary
+        return bool(trained) and all(
+            task in guessed and _is_guess(self.dev.figure(task), guessed[task]) for task in trained
         )
 
     def trains(self, figure: str) -> bool:
@@ -140,6 +142,10 @@ class Record(_Part):
     def adds_rows(self, task: str) -> bool:
         """Say whether a task was trained on more files than one."""
         return len(self.settings.get("tasks", {}).get(task, {}).get("train", ())) > 1
+
+
+def _is_guess(value: float | None, guessed: float | None) -> bool:
+    return value is None or value <= (UNRELATED if guessed is None else guessed + GUESS)
 
 
 class BestModel(_Part):
