@@ -23,6 +23,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from encoders import write_encoder
 
+from plait.aggregators.base import inner_products, weighted_sum
 from plait.config import read_recipe
 from plait.model.dense import Dense
 from plait.model.encoder import load_encoder
@@ -78,6 +79,7 @@ def main() -> None:
 def check_training(encoder: Path, steps: int) -> dict[str, dict[str, float]]:
     """Check everything but single products."""
     found = {
+        "long rows": check_long_rows(),
         "packing": check_packing(encoder),
         "copies": check_gradients(encoder, packed=False),
         "kernels, short rows": check_gradients(encoder, packed=True),
@@ -140,6 +142,22 @@ def check_products() -> dict[str, float]:
     rows = (*range(16, 420, 12), 512, 1000, 2048, 4096, 16384, 65536)
     furthest = compare_products(torch.device("cuda"), rows)
     return {"difference": max(furthest.values()), "bound": BOUND, **furthest}
+
+
+def check_long_rows() -> dict[str, float]:
+    """Compare inner products and weighted sums of tasks' gradients with float64's."""
+    furthest = {"products": 0.0, "sums": 0.0}
+    for num_rows in (2, 3, 4, 5):
+        rows = torch.randn(num_rows, 3_000_004, device="cuda")
+        weights, whole = torch.randn(num_rows, device="cuda"), rows.double()
+        pairs = {
+            "products": (inner_products(rows), whole @ whole.t()),
+            "sums": (weighted_sum(weights, rows), weights.double() @ whole),
+        }
+        for name, (found, expected) in pairs.items():
+            away = float((found.double() - expected).norm() / expected.norm())
+            furthest[name] = max(furthest[name], away)
+    return {"difference": max(furthest.values()), "bound": 1e-5, **furthest}
 
 
 @torch.no_grad()

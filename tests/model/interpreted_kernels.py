@@ -112,6 +112,16 @@ def check_look_up() -> None:
             assert_near(table.grad - (0 if before is None else 1), expected, 1e-5)
 
 
+def check_long_rows() -> None:
+    """Two to four of them, of a length that no block divides."""
+    for num_rows in (2, 3, 4):
+        rows = torch.randn(num_rows, 2500)[:, :2403]
+        assert_near(kernels.row_products(rows), rows @ rows.T, 1e-5)
+        weights, out = torch.randn(num_rows, dtype=torch.float64), torch.full((2403,), torch.nan)
+        kernels.mix_rows(weights, rows, out)
+        assert_near(out, weights.float() @ rows, 1e-5)
+
+
 def assert_near(found: Tensor, expected: Tensor, bound: float) -> None:
     """Compare by norm, relative."""
     distance = ((found - expected).norm() / expected.norm()).item()

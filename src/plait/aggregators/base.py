@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from plait.model.kernels import mix_rows, row_products, takes_rows
 from plait.registry import Registry
 
 if TYPE_CHECKING:
@@ -45,13 +46,48 @@ class Aggregator(ABC):
         """Take back what `tensors` returned, from whatever device."""
 
 
+class Mixing(Aggregator):
+    """An aggregator whose answer is a weighted sum of the tasks' gradients.
+
+    The weights follow from the gradients' inner products, so that the long rows are read twice in
+    all: for the products, and for the sum.
+    """
+
+    def __call__(
+        self, gradients: Tensor, generator: torch.Generator, tasks: Sequence[str] = ()
+    ) -> Tensor:
+        """Return the weighted sum of the rows."""
+        names = list(tasks) or [str(row) for row in range(len(gradients))]
+        weights = self.mix(inner_products(gradients), generator, names)
+        return weighted_sum(weights, gradients)
+
+    @abstractmethod
+    def mix(self, gram: Tensor, generator: torch.Generator, tasks: list[str]) -> Tensor:
+        """Turn the inner products of every two gradients, [tasks, tasks], into a weight of each.
+
+        The weights are where the products are; `tasks` are the rows' names.
+        """
+
+
 PIECE = 8192
 """Parameters whose inner products a GPU takes at a time."""
 
 
 def inner_products(rows: Tensor) -> Tensor:
     """Return the inner product of every two rows, [rows, rows], of rows that are very long."""
+    if takes_rows(rows):
+        return row_products(rows)
     return multiply_in_pieces(rows, PIECE) if rows.is_cuda else rows @ rows.T
+
+
+def weighted_sum(weights: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return weights @ rows, in `out` where that is given."""
+    if takes_rows(rows):
+        out = torch.empty_like(rows[0]) if out is None else out
+        mix_rows(weights, rows, out)
+        return out
+    total = weights.to(rows) @ rows
+    return total if out is None else out.copy_(total)
 
 
 def multiply_in_pieces(rows: Tensor, piece: int) -> Tensor:
@@ -63,11 +99,6 @@ def multiply_in_pieces(rows: Tensor, piece: int) -> Tensor:
     pieces = rows[:, :whole].unflatten(1, (-1, piece)).transpose(0, 1)  # [pieces, rows, piece]
     rest = rows[:, whole:]
     return torch.bmm(pieces, pieces.transpose(1, 2)).sum(dim=0) + rest @ rest.T
-
-
-def row_names(gradients: Tensor, tasks: Sequence[str]) -> list[str]:
-    """Return the rows' names, or their numbers where they have none."""
-    return list(tasks) or [str(row) for row in range(len(gradients))]
 
 
 AGGREGATORS: Registry[Aggregator] = Registry("aggregator", "task gradients -> one gradient")

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from plait.aggregators.base import AGGREGATORS, Aggregator, inner_products, row_names
+from plait.aggregators.base import AGGREGATORS, Mixing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import Tensor
 
 
 @AGGREGATORS.register("gradvac")
 @dataclass(kw_only=True)
-class GradVac(Aggregator):
+class GradVac(Mixing):
     """Turns each task's gradient towards the others until they agree as much as they usually do.
 
     For each task i and every other j in random order: where the cosine of g_i and g_j is below
@@ -37,20 +37,17 @@ class GradVac(Aggregator):
             raise ValueError(f"beta = {self.beta} is not between 0 and 1")
         self._targets: dict[tuple[str, str], Tensor] = {}
 
-    def __call__(
-        self, gradients: Tensor, generator: torch.Generator, tasks: Sequence[str] = ()
-    ) -> Tensor:
-        """Return the sum of the turned gradients."""
-        num_tasks = len(gradients)
-        targets = self._find_targets(row_names(gradients, tasks), gradients)
+    def mix(self, gram: Tensor, generator: torch.Generator, tasks: list[str]) -> Tensor:
+        """Return what the sum of the turned gradients has of each."""
         # As in PCGrad, all of it runs on the tasks x tasks matrix of inner products.
-        gram = inner_products(gradients)
+        num_tasks = len(tasks)
+        targets = self._find_targets(tasks, gram)
         norms = gram.diagonal().sqrt()
-        eye = torch.eye(num_tasks, device=gradients.device, dtype=gradients.dtype)
-        drawn = torch.rand(
-            num_tasks, num_tasks, device=gradients.device, generator=generator
-        ).argsort(dim=1)
-        one_hot = torch.nn.functional.one_hot(drawn, num_tasks).to(gradients.dtype)
+        eye = torch.eye(num_tasks, device=gram.device, dtype=gram.dtype)
+        drawn = torch.rand(num_tasks, num_tasks, device=gram.device, generator=generator).argsort(
+            dim=1
+        )
+        one_hot = torch.nn.functional.one_hot(drawn, num_tasks).to(gram.dtype)
         target = torch.stack(targets).view(num_tasks, num_tasks)
         mix = eye
         for k in range(num_tasks):  # the k-th j of every task i at once
@@ -69,7 +66,7 @@ class GradVac(Aggregator):
             target = target + moved.unsqueeze(1) * j
         for kept, new in zip(targets, target.flatten().unbind(), strict=True):
             kept.copy_(new)  # in place, where a captured step finds it again
-        return mix.sum(dim=0) @ gradients
+        return mix.sum(dim=0)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the target of every ordered pair of tasks met so far."""

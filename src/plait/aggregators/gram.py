@@ -10,37 +10,33 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
-from plait.aggregators.base import Aggregator, inner_products, row_names
+import torch
+
+from plait.aggregators.base import Mixing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    import torch
     from torch import Tensor
 
 
-class GramAggregator(Aggregator):
+class GramAggregator(Mixing):
     """Inner products in, weights of the tasks' gradients out.
 
     Gradients that are all 0 stay 0, and one task alone keeps its gradient.
     """
 
-    def __call__(
-        self,
-        gradients: Tensor,
-        generator: torch.Generator,  # noqa: ARG002
-        tasks: Sequence[str] = (),
-    ) -> Tensor:
-        """Return the weighted sum of the rows."""
-        if len(gradients) == 1:
-            return gradients[0].clone()
-        gram = inner_products(gradients).cpu()
-        size = float(gram.diagonal().mean())
+    def mix(self, gram: Tensor, generator: torch.Generator, tasks: list[str]) -> Tensor:  # noqa: ARG002
+        """Find the weights on the CPU."""
+        ones = torch.ones_like(gram[0])
+        if len(tasks) == 1:
+            return ones
+        here = gram.cpu()
+        size = float(here.diagonal().mean())
         if not 0 < size < math.inf:  # nothing to solve: all 0, or past mending
-            return gradients.sum(dim=0)
+            return ones
         # Of one size whatever the losses': solvers take very small numbers for 0.
-        weights = self.weights(gram / size, size, row_names(gradients, tasks))
-        return weights.to(gradients) @ gradients
+        return self.weights(here / size, size, tasks).to(gram)
 
     @abstractmethod
     def weights(self, gram: Tensor, size: float, tasks: list[str]) -> Tensor:

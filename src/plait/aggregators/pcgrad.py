@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from plait.aggregators.base import AGGREGATORS, Aggregator, inner_products
+from plait.aggregators.base import AGGREGATORS, Mixing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
 
 @AGGREGATORS.register("pcgrad")
 @dataclass(kw_only=True)
-class PCGrad(Aggregator):
+class PCGrad(Mixing):
     """Projects each task's gradient off those it conflicts with, then adds them up.
 
     For each task i and every other j in random order: where g_i . g_j < 0, the part of g_i
@@ -29,23 +27,17 @@ class PCGrad(Aggregator):
 
     reduction: Literal["sum", "mean"] = "sum"
 
-    def __call__(
-        self,
-        gradients: Tensor,
-        generator: torch.Generator,
-        tasks: Sequence[str] = (),  # noqa: ARG002
-    ) -> Tensor:
-        """Return the sum, or mean, of the projected gradients."""
-        num_tasks = len(gradients)
+    def mix(self, gram: Tensor, generator: torch.Generator, tasks: list[str]) -> Tensor:
+        """Return what the sum, or mean, of the projected gradients has of each."""
         # Every projected g_i is a mix of the original rows, so the whole algorithm runs on the
-        # tasks x tasks matrix of inner products; the long rows are touched twice in all.
-        gram = inner_products(gradients)
-        mix = torch.eye(num_tasks, device=gradients.device, dtype=gradients.dtype)
-        drawn = torch.rand(
-            num_tasks, num_tasks, device=gradients.device, generator=generator
-        ).argsort(dim=1)
-        one_hot = torch.nn.functional.one_hot(drawn, num_tasks).to(gradients.dtype)
-        others = 1 - torch.eye(num_tasks, device=gradients.device, dtype=gradients.dtype)
+        # tasks x tasks matrix of inner products.
+        num_tasks = len(tasks)
+        mix = torch.eye(num_tasks, device=gram.device, dtype=gram.dtype)
+        drawn = torch.rand(num_tasks, num_tasks, device=gram.device, generator=generator).argsort(
+            dim=1
+        )
+        one_hot = torch.nn.functional.one_hot(drawn, num_tasks).to(gram.dtype)
+        others = 1 - torch.eye(num_tasks, device=gram.device, dtype=gram.dtype)
         for k in range(num_tasks):  # the k-th j of every task i at once
             j = one_hot[:, k]  # [tasks, tasks], row i marks its j
             inner = (mix @ gram * j).sum(dim=1)  # g_i . g_j, g_i as projected so far
@@ -53,6 +45,4 @@ class PCGrad(Aggregator):
             conflict = inner.clamp(max=0) * (j * others).sum(dim=1)  # j = i is passed over
             mix = mix - (conflict / norm).unsqueeze(1) * j
         weights = mix.sum(dim=0)
-        if self.reduction == "mean":
-            weights = weights / num_tasks
-        return weights @ gradients
+        return weights / num_tasks if self.reduction == "mean" else weights

@@ -125,6 +125,42 @@ def look_up(table: Tensor, ids: Tensor) -> Tensor:
     return found
 
 
+MOST_ROWS = 4
+"""Long rows that are gone through together."""
+
+
+def takes_rows(rows: Tensor) -> bool:
+    """Say whether `row_products` and `mix_rows` take these rows, [rows, parameters]."""
+    return (
+        rows.is_cuda
+        and rows.dtype == torch.float32
+        and 2 <= len(rows) <= MOST_ROWS
+        and rows.stride(1) == 1
+        and rows.numel() < 2**31
+        and usable()
+    )
+
+
+def row_products(rows: Tensor) -> Tensor:
+    """Return the inner product of every two rows, [rows, rows], reading each row once."""
+    num_rows, length = rows.shape
+    programs = min(1024, triton.cdiv(length, 1024))
+    partial = rows.new_empty(programs, MOST_ROWS, MOST_ROWS)
+    triton_kernels.row_products[(programs,)](
+        rows, partial, length, rows.stride(0), programs, NUM_ROWS=num_rows, BLOCK=1024, num_warps=4
+    )
+    return partial.sum(dim=0)[:num_rows, :num_rows]
+
+
+def mix_rows(weights: Tensor, rows: Tensor, out: Tensor) -> None:
+    """Write weights @ rows, [parameters], into a contiguous `out`."""
+    length = rows.shape[1]
+    triton_kernels.mix_rows[(triton.cdiv(length, 1024),)](
+        rows, weights.float().contiguous(), out, length, rows.stride(0),
+        NUM_ROWS=len(rows), BLOCK=1024, num_warps=4,
+    )  # fmt: skip
+
+
 class _LookUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor) -> Tensor:

@@ -270,3 +270,61 @@ def attend_backward(
         _attend_row_backward(
             qkv, to_out, to_qkv, seed, start, num, width, scale, dropout, DROPS, HEAD, 128
         )
+
+
+@triton.jit
+def row_products(
+    rows, partial, length, stride, programs, NUM_ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    # Every two of up to four long rows, each read once; the sums of programs are added up later.
+    program = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    aa = tl.zeros([BLOCK], tl.float32)
+    ab, bb, ac, bc, cc, ad, bd, cd, dd = aa, aa, aa, aa, aa, aa, aa, aa, aa
+    for start in range(program * BLOCK, length, programs * BLOCK):
+        at = start + columns
+        inside = at < length
+        a = tl.load(rows + at, mask=inside, other=0.0)
+        b = tl.load(rows + stride + at, mask=inside, other=0.0)
+        aa += a * a
+        ab += a * b
+        bb += b * b
+        if NUM_ROWS > 2:
+            c = tl.load(rows + 2 * stride + at, mask=inside, other=0.0)
+            ac += a * c
+            bc += b * c
+            cc += c * c
+        if NUM_ROWS > 3:
+            d = tl.load(rows + 3 * stride + at, mask=inside, other=0.0)
+            ad += a * d
+            bd += b * d
+            cd += c * d
+            dd += d * d
+    _store_twice(partial + program * 16, 0, 0, aa)
+    _store_twice(partial + program * 16, 0, 1, ab)
+    _store_twice(partial + program * 16, 1, 1, bb)
+    _store_twice(partial + program * 16, 0, 2, ac)
+    _store_twice(partial + program * 16, 1, 2, bc)
+    _store_twice(partial + program * 16, 2, 2, cc)
+    _store_twice(partial + program * 16, 0, 3, ad)
+    _store_twice(partial + program * 16, 1, 3, bd)
+    _store_twice(partial + program * 16, 2, 3, cd)
+    _store_twice(partial + program * 16, 3, 3, dd)
+
+
+@triton.jit
+def _store_twice(table, i: tl.constexpr, j: tl.constexpr, products):
+    """Store a sum in a table of 4 by 4, on both sides of its diagonal."""
+    total = tl.sum(products)
+    tl.store(table + 4 * i + j, total)
+    tl.store(table + 4 * j + i, total)
+
+
+@triton.jit
+def mix_rows(rows, weights, out, length, stride, NUM_ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < length
+    total = tl.load(weights) * tl.load(rows + at, mask=inside, other=0.0)
+    for i in tl.static_range(1, NUM_ROWS):
+        total += tl.load(weights + i) * tl.load(rows + i * stride + at, mask=inside, other=0.0)
+    tl.store(out + at, total, mask=inside)

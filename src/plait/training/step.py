@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from plait.aggregators.base import inner_products
+from plait.aggregators.base import Mixing, inner_products, weighted_sum
 from plait.data import Parcel
 from plait.distributed import ALONE
 from plait.model.dense import Dense, keep_copies, renew_copies
@@ -358,9 +358,16 @@ class Step:
             self.team.reduce(self.gradients.total[len(self.gradients.reduced) :])
         else:
             self.team.reduce(self.gradients.total)
-        if len(rows) and len(self.gradients.rows) > 1:  # else they added up in its place
+        if not len(rows) or len(self.gradients.rows) == 1:  # they added up in its place
+            return None
+        if len(rows) == 1 or not isinstance(self.aggregator, Mixing):
             self.gradients.reduced.copy_(self.aggregator(rows, self.generator, plan.apart))
-        return _cosines(rows) if len(plan.apart) > 1 else None
+            return _cosines(inner_products(rows)) if len(rows) > 1 else None
+        # The long rows' products serve both, and their sum goes to where it is read.
+        gram = inner_products(rows)
+        weights = self.aggregator.mix(gram, self.generator, list(plan.apart))
+        weighted_sum(weights, rows, self.gradients.reduced)
+        return _cosines(gram)
 
     def _clip(self) -> Tensor:
         norm: Tensor = torch.linalg.vector_norm(self.gradients.total)
@@ -427,8 +434,7 @@ class LossSums:
         return {task: total / self.counts[task] for task, total in sums.items()}
 
 
-def _cosines(rows: Tensor) -> Tensor:
-    """Return the cosine of every two rows, [rows, rows]; 0 where one of them is 0."""
-    gram = inner_products(rows)
+def _cosines(gram: Tensor) -> Tensor:
+    """Turn inner products of every two rows into cosines; 0 where one of the rows is 0."""
     norms = gram.diagonal().sqrt().clamp(min=torch.finfo(gram.dtype).tiny)
     return (gram / norms / norms.unsqueeze(1)).clamp(-1, 1)
