@@ -170,10 +170,28 @@ def _scores(q, k, num, scale, SIZE: tl.constexpr):
 
 
 @triton.jit
-def _drawn(seed, head, dropout, SIZE: tl.constexpr):
+def _row_places(start, num, width, HEAD: tl.constexpr, SIZE: tl.constexpr):
+    """Return which of a row's tokens there are, and where their part of this head stands."""
+    tokens = tl.arange(0, SIZE)[:, None]
+    columns = tl.program_id(1) * HEAD + tl.arange(0, HEAD)[None, :]
+    return tokens < num, (start + tokens) * width + columns
+
+
+@triton.jit
+def _load_row(qkv, start, num, width, HEAD: tl.constexpr, SIZE: tl.constexpr):
+    """Return a row's queries, keys and values of this head."""
+    here, place = _row_places(start, num, 3 * width, HEAD, SIZE)
+    q = tl.load(qkv + place, mask=here, other=0.0)
+    k = tl.load(qkv + place + width, mask=here, other=0.0)
+    v = tl.load(qkv + place + 2 * width, mask=here, other=0.0)
+    return q, k, v
+
+
+@triton.jit
+def _drawn(seed, dropout, SIZE: tl.constexpr):
     """Draw which weights of a row's table do not drop out; no row has more than 128 tokens."""
     tokens = tl.arange(0, SIZE)
-    table = (tl.program_id(0) * tl.num_programs(1) + head) * 128
+    table = (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * 128
     return _kept(seed, (table + tokens[:, None]) * 128 + tokens[None, :], dropout)
 
 
@@ -182,19 +200,13 @@ def _attend_row(
     qkv, out, seed, start, num, width, scale, dropout,
     DROPS: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    head = tl.program_id(1)
-    tokens = tl.arange(0, SIZE)
-    columns = head * HEAD + tl.arange(0, HEAD)[None, :]
-    here = (tokens < num)[:, None]
-    at = (start + tokens)[:, None] * (3 * width) + columns
-    q = tl.load(qkv + at, mask=here, other=0.0)
-    k = tl.load(qkv + at + width, mask=here, other=0.0)
-    v = tl.load(qkv + at + 2 * width, mask=here, other=0.0)
+    q, k, v = _load_row(qkv, start, num, width, HEAD, SIZE)
+    here, place = _row_places(start, num, width, HEAD, SIZE)
     p = _scores(q, k, num, scale, SIZE)
     if DROPS:
-        p = tl.where(_drawn(seed, head, dropout, SIZE), p / (1 - dropout), 0.0)
+        p = tl.where(_drawn(seed, dropout, SIZE), p / (1 - dropout), 0.0)
     mixed = tl.dot(p.to(v.dtype), v).to(out.dtype.element_ty)
-    tl.store(out + (start + tokens)[:, None] * width + columns, mixed, mask=here)
+    tl.store(out + place, mixed, mask=here)
 
 
 @triton.jit
@@ -222,20 +234,14 @@ def _attend_row_backward(
     qkv, to_out, to_qkv, seed, start, num, width, scale, dropout,
     DROPS: tl.constexpr, HEAD: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    head = tl.program_id(1)
-    tokens = tl.arange(0, SIZE)
-    columns = head * HEAD + tl.arange(0, HEAD)[None, :]
-    here = (tokens < num)[:, None]
-    at = (start + tokens)[:, None] * (3 * width) + columns
-    q = tl.load(qkv + at, mask=here, other=0.0)
-    k = tl.load(qkv + at + width, mask=here, other=0.0)
-    v = tl.load(qkv + at + 2 * width, mask=here, other=0.0)
-    g = tl.load(to_out + (start + tokens)[:, None] * width + columns, mask=here, other=0.0)
+    q, k, v = _load_row(qkv, start, num, width, HEAD, SIZE)
+    here, place = _row_places(start, num, width, HEAD, SIZE)
+    g = tl.load(to_out + place, mask=here, other=0.0)
     p = _scores(q, k, num, scale, SIZE)
     to_p = tl.dot(g, tl.trans(v))
     dropped = p
     if DROPS:
-        kept = _drawn(seed, head, dropout, SIZE)
+        kept = _drawn(seed, dropout, SIZE)
         dropped = tl.where(kept, p / (1 - dropout), 0.0)
         to_p = tl.where(kept, to_p / (1 - dropout), 0.0)
     to_v = tl.dot(tl.trans(dropped.to(g.dtype)), g)
@@ -244,9 +250,10 @@ def _attend_row_backward(
     to_q = tl.dot(to_s, k)
     to_k = tl.dot(tl.trans(to_s), q)
     kind = to_qkv.dtype.element_ty
-    tl.store(to_qkv + at, to_q.to(kind), mask=here)
-    tl.store(to_qkv + at + width, to_k.to(kind), mask=here)
-    tl.store(to_qkv + at + 2 * width, to_v.to(kind), mask=here)
+    here, place = _row_places(start, num, 3 * width, HEAD, SIZE)
+    tl.store(to_qkv + place, to_q.to(kind), mask=here)
+    tl.store(to_qkv + place + width, to_k.to(kind), mask=here)
+    tl.store(to_qkv + place + 2 * width, to_v.to(kind), mask=here)
 
 
 @triton.jit
