@@ -150,6 +150,8 @@ class Graphs(Plain):
             yield
             return
         self._side.wait_stream(current)
-        with torch.cuda.stream(self._side):
-            yield
-        current.wait_stream(self._side)
+        try:
+            with torch.cuda.stream(self._side):
+                yield
+        finally:
+            current.wait_stream(self._side)
