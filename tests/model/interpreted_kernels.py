@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -92,12 +94,15 @@ def check_add_norm() -> None:
 
 
 def check_column_sums() -> None:
-    """Few rows and many."""
+    """Few rows and many, however they lie in memory."""
     kernels.usable = lambda: True
     for num_rows in (1, 3, 64, 300, 1000):
-        target, rows = torch.ones(70), torch.randn(num_rows, 70).half()
-        kernels.add_column_sums(target, rows)
-        assert_near(target - 1, rows.float().sum(dim=0), 1e-5)
+        wide = torch.randn(num_rows, 170).half()
+        across = torch.randn(70, num_rows).half().t()
+        for rows in (wide[:, :70].contiguous(), wide[:, 9:79], across, wide[:1, :1].expand(9, 70)):
+            target = torch.ones(70)
+            kernels.add_column_sums(target, rows)
+            assert_near(target - 1, rows.float().sum(dim=0), 1e-5)
 
 
 def check_look_up() -> None:
@@ -110,6 +115,15 @@ def check_look_up() -> None:
             table.grad = before
             kernels._LookUp.apply(table, ids).backward(outer)
             assert_near(table.grad - (0 if before is None else 1), expected, 1e-5)
+
+
+def check_devices() -> None:
+    """Kernels begin on the device of what they are given, whichever is current."""
+    norm, rows, bounds = nn.LayerNorm(48), torch.randn(5, 48), torch.tensor([0, 5]).int()
+    with patch("torch.cuda.device_of", return_value=nullcontext()) as device_of:
+        kernels.add_norm(rows, rows, norm.bias, norm, 0.0, None)
+        kernels.attend(rows.half(), bounds, 5, 1, 0.0, None)
+    assert [call.args[0].dtype for call in device_of.call_args_list] == [rows.dtype, torch.half]
 
 
 def assert_near(found: Tensor, expected: Tensor, bound: float) -> None:

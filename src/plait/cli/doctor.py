@@ -101,7 +101,8 @@ def _devices() -> Iterator[tuple[str, str]]:
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             memory = torch.cuda.get_device_properties(index).total_memory >> 30
-            bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
+            there = torch.cuda.is_bf16_supported(including_emulation=False)
+            bf16 = "bf16" if there else "no bf16"
             yield "ok", f"cuda:{index}: {torch.cuda.get_device_name(index)}, {memory} GiB, {bf16}"
     else:
         reason = "torch was built without CUDA" if torch.version.cuda is None else "none visible"
