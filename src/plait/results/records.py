@@ -114,10 +114,10 @@ class Record(_Part):
         """Whether it is no better than guessing in any task that it trains: it fell apart."""
         if self.baseline is None:
             return False
-        known = (
+        known = [
             (self.dev.figure(t), self.baseline.figure(t)) for t in self.dev.tasks if self.trains(t)
-        )
-        return all(
+        ]
+        return bool(known) and all(
             value is None or value <= (UNRELATED if base is None else base + GUESS)
             for value, base in known
         )
