@@ -1,4 +1,7 @@
-"""Checks of the Triton kernels, run one by one by test_triton_kernels.py in the interpreter."""
+"""Checks of the Triton kernels, run one by one by test_triton_kernels.py in the interpreter.
+
+scripts/check_gpu.py compares with the same sums on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,16 @@ def factors(seed: int, places: Tensor, dropout: float) -> Tensor:
     return (drawn >= dropout).double() / (1 - dropout)
 
 
+def table_factors(seed: int, lengths: Sequence[int], heads: int, dropout: float) -> list[Tensor]:
+    """Say the same of the weights of each row's table, [heads, queries, keys]."""
+    tables = []
+    for i, num in enumerate(lengths):
+        tokens = torch.arange(num)
+        first = (i * heads + torch.arange(heads))[:, None, None] * 128
+        tables.append(factors(seed, (first + tokens[:, None]) * 128 + tokens, dropout))
+    return tables
+
+
 def mix_rows(qkv: Tensor, lengths: Sequence[int], heads: int, times: Sequence[Tensor]) -> Tensor:
     """Attention row by row, weights times `times`."""
     rows = []
@@ -47,12 +60,7 @@ def check_attention() -> None:
         qkv = torch.randn(sum(lengths), 3 * heads * head, dtype=torch.float64)
         outer = torch.randn(len(qkv), heads * head, dtype=torch.float64)
         for dropout in (0.0, 0.3):
-            times = []
-            for i, num in enumerate(lengths):
-                tokens = torch.arange(num)
-                first = (i * heads + torch.arange(heads))[:, None, None] * 128
-                places = (first + tokens[:, None]) * 128 + tokens
-                times.append(factors(99, places, dropout) if dropout else places.double() * 0 + 1)
+            times = table_factors(99, lengths, heads, dropout)
             mine, theirs = qkv.half().requires_grad_(), qkv.clone().requires_grad_()
             seed = torch.tensor(99) if dropout else None
             out = kernels.attend(mine, bounds, length, heads, dropout, seed)
