@@ -35,6 +35,7 @@ from plait.model.kernels import attend, usable
 from plait.model.sources import find_encoder
 from plait.training.build import Parts, build, load_data
 from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
+from plait.training.graphs import Graphs
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage
 from plait.training.stages import build_stage
 from plait.types import Tokens
@@ -82,6 +83,7 @@ def main() -> None:
         encoder = write_encoder("tiny", args.tokenizer, Path(folder))
         found = {
             "products": check_products(),
+            "a broken capture": check_broken(Graphs(torch.device("cuda"))),
             "packing": check_packing(encoder),
             "copies": check_gradients(encoder, packed=False),
             "kernels, short rows": check_gradients(encoder, packed=True),
@@ -209,6 +211,23 @@ def check_products() -> dict[str, float]:
                 away = float((found.double() - expected).norm() / expected.norm())
                 furthest[name] = max(furthest[name], away) if away == away else float("inf")
     return {"difference": max(furthest.values()), "bound": 0.004, **furthest}
+
+
+@torch.no_grad()
+def check_broken(graphs: Graphs) -> dict[str, float]:
+    """Replay products after another capture has failed, and see whose memory they work in."""
+    x, w = (torch.randn(s, device=graphs.device) for s in ((16, 1 << 16), (1 << 16, 64)))
+    x, w = x.bfloat16(), w.bfloat16()
+    expected = x @ w
+    for _ in range(3):
+        graphs.run("product", lambda x: (x @ w,), (x,))
+        graphs.run("asks", lambda x: (x * float(x.sum()),), (x,))
+    others = [torch.zeros(1 << 20, device=graphs.device) for _ in range(64)]
+    found = [graphs.run("product", lambda x: (x @ w,), (x,))[0] for _ in range(3)]
+    size = expected.float().norm()
+    apart = [float((out - expected).float().norm() / size) for out in found if out is not None]
+    written = sum(float(other.abs().sum()) for other in others)
+    return {"difference": max(apart) + written, "bound": 0.01, "captures": graphs.num_captures}
 
 
 @torch.no_grad()
