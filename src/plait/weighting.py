@@ -25,7 +25,8 @@ class Weighting(ABC):
     """Contract of the family. `tasks` are the stage's, `device` is where the losses are.
 
     What is remembered lives in tensors that are changed in place, so that a step can be
-    captured and replayed; nothing here waits for the device.
+    captured and replayed; nothing here waits for the device. Calls for different tasks may run
+    side by side on a GPU, so that what one of them changes is its own task's.
     """
 
     lr: float | None = None

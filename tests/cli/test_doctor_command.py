@@ -67,7 +67,7 @@ def test_a_gpu_that_computes_wrongly(plait, monkeypatch, away, share, told):
         "device_count": lambda: 1,
         "get_device_properties": lambda _: SimpleNamespace(total_memory=8 << 30),
         "get_device_name": lambda _: "A GPU",
-        "is_bf16_supported": lambda: True,
+        "is_bf16_supported": lambda **_: True,
     }
     for name, answer in cuda.items():
         monkeypatch.setattr(torch.cuda, name, answer)

@@ -179,3 +179,15 @@ def test_a_lost_worker_is_told_with_what_can_be_gone_on_with(tiny_run, tmp_path)
     other = Leaving()
     other.rank = 1  # perhaps on a host that does not see the folder
     assert "what was saved last stands" in tell_loss(other, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("kind", "seeded"), [(None, []), ("cuda", []), ("mps", []), ("xpu", [7])])
+def test_an_accelerator_of_another_kind_is_seeded_by_torch(monkeypatch, kind, seeded):
+    found = None if kind is None else torch.device(kind)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: found)
+    seen: list[int] = []
+    monkeypatch.setattr(torch, "manual_seed", seen.append)
+    ALONE.seed(7)
+    assert seen == seeded
+    if not seeded:
+        assert torch.default_generator.initial_seed() == 7

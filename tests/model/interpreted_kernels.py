@@ -1,9 +1,14 @@
-"""Checks of the Triton kernels, run one by one by test_triton_kernels.py in the interpreter."""
+"""Checks of the Triton kernels, run one by one by test_triton_kernels.py in the interpreter.
+
+scripts/check_gpu.py compares with the same sums on a GPU.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +32,16 @@ def factors(seed: int, places: Tensor, dropout: float) -> Tensor:
     return (drawn >= dropout).double() / (1 - dropout)
 
 
+def table_factors(seed: int, lengths: Sequence[int], heads: int, dropout: float) -> list[Tensor]:
+    """Say the same of the weights of each row's table, [heads, queries, keys]."""
+    tables = []
+    for i, num in enumerate(lengths):
+        tokens = torch.arange(num)
+        first = (i * heads + torch.arange(heads))[:, None, None] * 128
+        tables.append(factors(seed, (first + tokens[:, None]) * 128 + tokens, dropout))
+    return tables
+
+
 def mix_rows(qkv: Tensor, lengths: Sequence[int], heads: int, times: Sequence[Tensor]) -> Tensor:
     """Attention row by row, weights times `times`."""
     rows = []
@@ -45,12 +60,7 @@ def check_attention() -> None:
         qkv = torch.randn(sum(lengths), 3 * heads * head, dtype=torch.float64)
         outer = torch.randn(len(qkv), heads * head, dtype=torch.float64)
         for dropout in (0.0, 0.3):
-            times = []
-            for i, num in enumerate(lengths):
-                tokens = torch.arange(num)
-                first = (i * heads + torch.arange(heads))[:, None, None] * 128
-                places = (first + tokens[:, None]) * 128 + tokens
-                times.append(factors(99, places, dropout) if dropout else places.double() * 0 + 1)
+            times = table_factors(99, lengths, heads, dropout)
             mine, theirs = qkv.half().requires_grad_(), qkv.clone().requires_grad_()
             seed = torch.tensor(99) if dropout else None
             out = kernels.attend(mine, bounds, length, heads, dropout, seed)
@@ -92,12 +102,15 @@ def check_add_norm() -> None:
 
 
 def check_column_sums() -> None:
-    """Few rows and many."""
+    """Few rows and many, however they lie in memory."""
     kernels.usable = lambda: True
     for num_rows in (1, 3, 64, 300, 1000):
-        target, rows = torch.ones(70), torch.randn(num_rows, 70).half()
-        kernels.add_column_sums(target, rows)
-        assert_near(target - 1, rows.float().sum(dim=0), 1e-5)
+        wide = torch.randn(num_rows, 170).half()
+        across = torch.randn(70, num_rows).half().t()
+        for rows in (wide[:, :70].contiguous(), wide[:, 9:79], across, wide[:1, :1].expand(9, 70)):
+            target = torch.ones(70)
+            kernels.add_column_sums(target, rows)
+            assert_near(target - 1, rows.float().sum(dim=0), 1e-5)
 
 
 def check_look_up() -> None:
@@ -120,6 +133,15 @@ def check_long_rows() -> None:
         weights, out = torch.randn(num_rows, dtype=torch.float64), torch.full((2403,), torch.nan)
         kernels.mix_rows(weights, rows, out)
         assert_near(out, weights.float() @ rows, 1e-5)
+
+
+def check_devices() -> None:
+    """Kernels begin on the device of what they are given, whichever is current."""
+    norm, rows, bounds = nn.LayerNorm(48), torch.randn(5, 48), torch.tensor([0, 5]).int()
+    with patch("torch.cuda.device_of", return_value=nullcontext()) as device_of:
+        kernels.add_norm(rows, rows, norm.bias, norm, 0.0, None)
+        kernels.attend(rows.half(), bounds, 5, 1, 0.0, None)
+    assert [call.args[0].dtype for call in device_of.call_args_list] == [rows.dtype, torch.half]
 
 
 def assert_near(found: Tensor, expected: Tensor, bound: float) -> None:

@@ -10,8 +10,13 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+
+from plait.model import kernels
+from plait.model.packing import _has_flash
 
 CHECKS = Path(__file__).with_name("interpreted_kernels.py")
 NAMES = [
@@ -44,3 +49,19 @@ def test_equals_pytorch(name: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("capability", "there"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_attention_over_packed_rows_needs_a_gpu_that_has_bf16(
+    monkeypatch, capability: tuple[int, int], there: bool
+) -> None:
+    kernels.has_bf16.cache_clear()
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: True)
+    monkeypatch.setattr(kernels, "usable", lambda: True)
+    vectors = SimpleNamespace(
+        is_cuda=True, dtype=torch.bfloat16, shape=(5, 3 * 64), device=torch.device("cuda:0")
+    )
+    assert kernels.can_attend(vectors, 2, 64) == there
+    assert _has_flash(vectors) == there
+    kernels.has_bf16.cache_clear()

@@ -44,6 +44,15 @@ def test_a_figure_that_does_not_exist_is_left_out(tmp_path):
     assert list(records.figures("a/baseline", "overall")) == [2]
 
 
+def test_a_run_that_trains_none_of_the_tasks_told_did_not_fall_apart(tmp_path):
+    base = dev_figures(FIGURES)
+    for seed, trained in ((1, ["sst"]), (2, ["other"])):
+        settings = {"stages": ["one"], "train": {"tasks": trained}}
+        record = make_record("a/baseline", FIGURES, seed, baseline=base, settings=settings)
+        write_record(tmp_path, record)
+    assert [record.guesses for record in read_records(tmp_path, "small")] == [True, False]
+
+
 def test_overrides_that_tell_rows_apart(tmp_path):
     same = ["train.eval_limit=100", "encoder.source=here"]
     write_record(tmp_path, make_record("a/baseline", FIGURES, overrides=same))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -185,6 +187,16 @@ def test_precision():
     assert choose_precision("bf16", cpu) is torch.bfloat16
     with pytest.raises(RecipeError, match="precision = 'bf61'; did you mean 'bf16'"):
         choose_precision("bf61", cpu)
+
+
+@pytest.mark.parametrize(("major", "precision"), [(7, None), (8, torch.bfloat16)])
+def test_a_gpu_that_only_emulates_bf16_computes_in_fp32(monkeypatch, major, precision):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    properties = SimpleNamespace(major=major)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(torch.cuda, "_check_bf16_tensor_supported", lambda _: True)
+    assert choose_precision("auto", torch.device("cuda")) is precision
 
 
 def test_a_bf16_run_trains(make_stage, tiny_recipe, tmp_path):

@@ -93,6 +93,17 @@ def test_the_outer_rate_follows_the_decay(runs):
     assert spy.rates[-1] == pytest.approx(0.5 / len(spy.rates))
 
 
+@each_kind
+def test_the_plain_proximal_point_is_where_the_episode_started(runs, kind):
+    """Inner updates move the model away from it, which only a copy can tell."""
+    plain = "train.regularizers=[{name='bregman', beta=0.0, beta_early=0.0}]"
+    config = read_recipe(runs.recipe, [*KINDS[kind], plain])
+    parts = build(config)
+    stage = build_stage(parts, 0, load_data(config, parts.tokenizer, "train"))
+    result = next(run_stage(stage, TrainState())).result
+    assert all(term > 0 for term in result.terms.values())
+
+
 # --- what a turn takes -------------------------------------------------------------------
 
 

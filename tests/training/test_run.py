@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from plait.errors import DataError, RunError
 from plait.evaluate import Scorer, summarise
 from plait.predict import Predictor
+from plait.training.graphs import Plain
 from plait.training.listeners import Listener
 
 STEPS = 24  # of the tiny recipe
@@ -443,3 +444,10 @@ def test_long_texts_are_noted(runs):
     assert any("lose their middle" in note for note in spy.notes)
     texts = [("the film was very very very very dull", "a book"), ("the film", "a song")]
     assert len(Predictor.load(folder).predict("same", texts)) == 2
+
+
+def test_every_stage_lets_go_of_what_it_captured(runs, monkeypatch):
+    closed = []
+    monkeypatch.setattr(Plain, "close", lambda runner: closed.append(runner))
+    runs.train("a", "stages=['one', 'two']", "train.max_steps=1")
+    assert len(closed) == len(set(map(id, closed))) == 2

@@ -51,7 +51,14 @@ def test_it_ends_when_something_fails_inside(service) -> None:
 
 @pytest.mark.parametrize(
     ("share", "device", "warned"),
-    [(None, "cuda", False), ("100", "cuda", False), ("34", "cuda", True), ("34", "cpu", False)],
+    [
+        (None, "cuda", False),
+        ("", "cuda", False),
+        ("100", "cuda", False),
+        ("100.0", "cuda", False),
+        ("34", "cuda", True),
+        ("34", "cpu", False),
+    ],
 )
 def test_a_part_of_a_gpu_is_warned_of(monkeypatch, share, device: str, warned: bool) -> None:
     monkeypatch.delenv(SHARE, raising=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -767,6 +768,43 @@ def test_replayed_halves_make_the_same_updates(
         assert torch.equal(results[0].grad_norm, results[1].grad_norm)
     assert_same(steps[0].model, steps[1].model, atol=0)
     assert steps[1].runner.num_captures >= 4
+
+
+class TwoPlaces:
+    """Lanes that overlap in every other update."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    @contextmanager
+    def open(self, num_lanes: int, _: object) -> Iterator[object]:
+        self.asked.append(num_lanes)
+        yield lambda _: nullcontext(len(self.asked) % 2 == 0)
+
+
+def test_a_gradient_is_captured_once_for_each_place_it_is_taken_in(
+    tiny_model, make_step, batches, recorder
+):
+    step = make_step(tiny_model(), "pcgrad")
+    step.runner, step.lanes = recorder(torch.device("cpu")), TwoPlaces()
+    counts = []
+    for _ in range(6):
+        step([batches])
+        counts.append(step.runner.num_captures)
+    # The update's own in the second; each task's in the third and, elsewhere, in the fourth.
+    assert counts == [0, 1, 4, 7, 7, 7]
+    assert step.lanes.asked == [3] * 6
+
+
+@pytest.mark.parametrize("capturable", [True, False])
+def test_only_parts_that_say_so_are_called_side_by_side(
+    tiny_model, make_step, batches, monkeypatch, capturable
+):
+    monkeypatch.setattr(Nudge, "capturable", capturable)
+    step = make_step(tiny_model(), "pcgrad", regularizers=(Nudge(),))
+    step.lanes = TwoPlaces()
+    step([batches])
+    assert step.lanes.asked == [3 if capturable else 1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -104,7 +104,7 @@ def _devices() -> Iterator[tuple[str, str]]:
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             memory = torch.cuda.get_device_properties(index).total_memory >> 30
-            bf16 = torch.cuda.is_bf16_supported()
+            bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
             about = f"{torch.cuda.get_device_name(index)}, {memory} GiB"
             yield "ok", f"cuda:{index}: {about}, {'bf16' if bf16 else 'no bf16'}"
             if bf16:

@@ -131,6 +131,10 @@ def seed_devices(seed: int) -> None:
     torch.manual_seed does the same, and formats a stack for each kind of device that is not: at
     every update that would be a tenth of a millisecond and more.
     """
+    there = torch.accelerator.current_accelerator()
+    if there is not None and there.type not in ("cuda", "mps"):
+        torch.manual_seed(seed)
+        return
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)

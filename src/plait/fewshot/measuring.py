@@ -405,8 +405,11 @@ class _Trial:
         )
         stage = build_stage(parts, 0, {name: train})
         model.train()
-        for record in run_stage(stage, TrainState()):
-            self._tell(f"{len(train)} examples", record.step, record.num_steps)
+        try:
+            for record in run_stage(stage, TrainState()):
+                self._tell(f"{len(train)} examples", record.step, record.num_steps)
+        finally:
+            stage.step.runner.close()
         scorer = Scorer(
             model,
             self.tasks,

@@ -50,6 +50,12 @@ def usable() -> bool:
     return True
 
 
+@cache
+def has_bf16(device: torch.device) -> bool:
+    """Say whether a GPU multiplies halves as attention does here; before Ampere they do not."""
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def add_norm(
     residual: Tensor,
     branch: Tensor,
@@ -84,8 +90,8 @@ def add_norm_plainly(
 def can_attend(qkv: Tensor, num_heads: int, length: int) -> bool:
     """Say whether `attend` takes rows of at most `length` tokens with so many heads."""
     head = qkv.shape[-1] // 3 // num_heads
-    halved = qkv.dtype in (torch.bfloat16, torch.float16)
-    return qkv.is_cuda and halved and length <= LONGEST_ROW and head in (16, 32, 64) and usable()
+    halved = qkv.is_cuda and qkv.dtype in (torch.bfloat16, torch.float16) and has_bf16(qkv.device)
+    return halved and length <= LONGEST_ROW and head in (16, 32, 64) and usable()
 
 
 def attend(
@@ -107,6 +113,7 @@ def add_column_sums(target: Tensor, rows: Tensor) -> None:
     if num_rows > 4096 or not usable():  # PyTorch's own spreads long columns over more programs
         target.add_(rows.sum(dim=0, dtype=target.dtype))
         return
+    rows = rows if rows.stride(1) == 1 else rows.contiguous()
     block = min(256, max(32, triton.next_power_of_2(num_rows)))
     triton_kernels.sum_columns[(triton.cdiv(width, 32),)](
         rows, target, num_rows, width, rows.stride(0), BLOCK_ROWS=block, BLOCK=32, num_warps=4
@@ -146,19 +153,22 @@ def row_products(rows: Tensor) -> Tensor:
     num_rows, length = rows.shape
     programs = min(1024, triton.cdiv(length, 1024))
     partial = rows.new_empty(programs, MOST_ROWS, MOST_ROWS)
-    triton_kernels.row_products[(programs,)](
-        rows, partial, length, rows.stride(0), programs, NUM_ROWS=num_rows, BLOCK=1024, num_warps=4
-    )
+    with torch.cuda.device_of(rows):
+        triton_kernels.row_products[(programs,)](
+            rows, partial, length, rows.stride(0), programs,
+            NUM_ROWS=num_rows, BLOCK=1024, num_warps=4,
+        )  # fmt: skip
     return partial.sum(dim=0)[:num_rows, :num_rows]
 
 
 def mix_rows(weights: Tensor, rows: Tensor, out: Tensor) -> None:
     """Write weights @ rows, [parameters], into a contiguous `out`."""
     length = rows.shape[1]
-    triton_kernels.mix_rows[(triton.cdiv(length, 1024),)](
-        rows, weights.float().contiguous(), out, length, rows.stride(0),
-        NUM_ROWS=len(rows), BLOCK=1024, num_warps=4,
-    )  # fmt: skip
+    with torch.cuda.device_of(rows):
+        triton_kernels.mix_rows[(triton.cdiv(length, 1024),)](
+            rows, weights.float().contiguous(), out, length, rows.stride(0),
+            NUM_ROWS=len(rows), BLOCK=1024, num_warps=4,
+        )  # fmt: skip
 
 
 class _LookUp(torch.autograd.Function):
@@ -202,11 +212,12 @@ class _AddNorm(torch.autograd.Function):
         total = torch.empty_like(residual)
         moments = residual.new_empty(num_rows, 2)
         block = triton.next_power_of_2(width)
-        triton_kernels.forward[(num_rows,)](
-            residual, branch, shift, weight, bias, branch if seed is None else seed,
-            full, half, total, moments, width, eps, dropout,
-            DROPS=seed is not None, BLOCK=block, num_warps=4,
-        )  # fmt: skip
+        with torch.cuda.device_of(residual):  # else Triton takes the current one
+            triton_kernels.forward[(num_rows,)](
+                residual, branch, shift, weight, bias, branch if seed is None else seed,
+                full, half, total, moments, width, eps, dropout,
+                DROPS=seed is not None, BLOCK=block, num_warps=4,
+            )  # fmt: skip
         ctx.save_for_backward(total, moments, weight, *(() if seed is None else (seed,)))
         ctx.parameters, ctx.dropout, ctx.half = (weight, bias, shift), dropout, branch.dtype
         ctx.set_materialize_grads(False)
@@ -275,8 +286,9 @@ class _Attention(torch.autograd.Function):
         ctx.kinds = [common | {"SHORT": True, "num_warps": 4}]
         if length > SHORT_ROW:
             ctx.kinds.append(common | {"SHORT": False, "num_warps": 8})
-        for kind in ctx.kinds:
-            triton_kernels.attend[ctx.grid](qkv, bounds, mixed, source, *ctx.numbers, **kind)
+        with torch.cuda.device_of(qkv):
+            for kind in ctx.kinds:
+                triton_kernels.attend[ctx.grid](qkv, bounds, mixed, source, *ctx.numbers, **kind)
         ctx.save_for_backward(qkv, bounds, source)
         return mixed
 

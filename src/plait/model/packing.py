@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional as F
 
-from plait.model.kernels import attend, can_attend
+from plait.model.kernels import attend, can_attend, has_bf16
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -131,4 +131,5 @@ def _has_flash(query: Tensor) -> bool:
         and width % 8 == 0
         and width <= 256
         and torch.backends.cuda.is_flash_attention_available()
+        and has_bf16(query.device)
     )

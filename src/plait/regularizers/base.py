@@ -37,7 +37,8 @@ class Regularizer(ABC):
 
     capturable: ClassVar[bool] = False
     """Whether calls depend on nothing but their arguments and tensors that are changed in place,
-    so that a CUDA graph can replay them. `after_update` is never captured."""
+    so that a CUDA graph can replay them, and calls for different tasks change different ones, so
+    that they can run side by side. `after_update` is never captured."""
 
     @abstractmethod
     def __call__(

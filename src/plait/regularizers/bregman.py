@@ -44,11 +44,11 @@ class Bregman(Weighted):
 
     theta~ starts as the stage's first theta and is kept for what trains: one more copy of those
     parameters on the device (0.4 GB for BERT-base) and in a checkpoint. The plain proximal point
-    needs no copy: theta~ is then what the model holds. Unless `under_dropout`,
-    both passes are without dropout. They are in the run's precision: from the second update on
-    a running mean is far enough away that bf16 changes the term by 3% at most. Cost, in passes:
-    a third of a plain step more where the training pass serves (`under_dropout`, or nothing
-    drops out), else 1.3.
+    needs no copy: theta~ is then what the model holds, but for meta-learning, whose inner updates
+    move theta away from it. Unless `under_dropout`, both passes are without dropout. They are in
+    the run's precision: from the second update on a running mean is far enough away that bf16
+    changes the term by 3% at most. Cost, in passes: a third of a plain step more where the
+    training pass serves (`under_dropout`, or nothing drops out), else 1.3.
     """
 
     capturable = True
@@ -60,6 +60,8 @@ class Bregman(Weighted):
     under_dropout: bool = False
     num_early: int = field(default=0, init=False)
     """Updates under beta_early."""
+    moves_between: bool = field(default=False, init=False)
+    """Whether theta moves before an update is made of it; who builds a stage says so."""
     past: dict[str, Tensor] | None = field(default=None, init=False, repr=False)
     """theta~ by the parameters' names, where it is not theta itself; None before a stage begins."""
 
@@ -73,7 +75,8 @@ class Bregman(Weighted):
         """Take theta~ from the parameters as they are."""
         self.num_early = round(self.early * num_steps)
         follows = self.beta > 0 or (self.num_early > 0 and self.beta_early > 0)
-        self.past = {n: p.detach().clone() for n, p in _trained(model).items()} if follows else {}
+        apart = follows or self.moves_between
+        self.past = {n: p.detach().clone() for n, p in _trained(model).items()} if apart else {}
 
     def terms(
         self,

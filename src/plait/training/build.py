@@ -378,5 +378,7 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype | None:
     if name not in ("auto", "fp32", "bf16"):
         raise RecipeError(f"precision = {name!r}{suggest(name, ('auto', 'fp32', 'bf16'))}")
     if name == "auto":
-        name = "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+        # Those that only emulate it are faster without.
+        there = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        name = "bf16" if there else "fp32"
     return torch.bfloat16 if name == "bf16" else None

@@ -49,6 +49,9 @@ class Plain:
         """Return what the function makes of the inputs, once they are on the device."""
         return function(*(part.to(self.device, non_blocking=True) for part in inputs))
 
+    def close(self) -> None:
+        """Let go of all that is captured; whoever runs more captures anew."""
+
 
 class Graphs(Plain):
     """Captures a function when its key comes for the second time, and replays it from then on.
@@ -64,10 +67,13 @@ class Graphs(Plain):
         self._captures: dict[Hashable, _Capture | None] = {}
         """By key; None for one that came once, or that cannot be captured."""
         self._refused: set[Hashable] = set()
+        self._pools: dict[torch.cuda.Stream, Any] = {}
+        self._graphs: list[torch.cuda.CUDAGraph] = []
+        """All there ever were, broken ones too: a graph that is destroyed takes with it the memory
+        that the products of others on its stream work in (torch 2.13)."""
         self._prepare()
 
     def _prepare(self) -> None:
-        self._pools: dict[torch.cuda.Stream, Any] = {}
         self._side = torch.cuda.Stream(self.device)
 
     def run(self, key: Hashable, function: Function, inputs: Sequence[Tensor] = ()) -> Outputs:
@@ -87,6 +93,12 @@ class Graphs(Plain):
             known.replay()
             # The next replay writes to the same places.
             return tuple(None if out is None else out.clone() for out in known.outputs)
+
+    def close(self) -> None:
+        """Destroy all graphs now, and not when the garbage collector does: others may be there."""
+        self._captures.clear()
+        self._graphs.clear()
+        self._pools.clear()
 
     @property
     def num_captures(self) -> int:
@@ -120,6 +132,7 @@ class Graphs(Plain):
     ) -> tuple[Callable[[], None], Outputs]:
         """Capture what the function does, without its being done."""
         graph = torch.cuda.CUDAGraph()
+        self._graphs.append(graph)
         stream = torch.cuda.current_stream(self.device)
         if stream not in self._pools:
             self._pools[stream] = torch.cuda.graph_pool_handle()
@@ -150,6 +163,8 @@ class Graphs(Plain):
             yield
             return
         self._side.wait_stream(current)
-        with torch.cuda.stream(self._side):
-            yield
-        current.wait_stream(self._side)
+        try:
+            with torch.cuda.stream(self._side):
+                yield
+        finally:
+            current.wait_stream(self._side)

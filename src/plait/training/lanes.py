@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from plait.data import Parcel
 
-    Enter = Callable[[int | None], AbstractContextManager[None]]
+    Enter = Callable[[int | None], AbstractContextManager[bool | None]]
 
 GOLDEN = 0x9E3779B97F4A7C15
 """Steps of this size never come back to where they were within 2^64."""
@@ -41,6 +41,10 @@ class Lanes:
         They overlap where all parcels are small: many tokens keep a GPU busy alone, and lanes
         that overlap hold their memory at once. There is nothing to enter for one lane, on a CPU,
         or for no number.
+
+        Who enters is told the place: whether lanes overlap, or None where there is no lane. What
+        is captured in one place must not be replayed in another: it has the memory, the products'
+        workspace and the random numbers of where it was captured.
         """
         if num_lanes < 2 or self.device.type != "cuda":
             yield lambda _: nullcontext()
@@ -53,10 +57,12 @@ class Lanes:
             lane.generator.manual_seed((seed + number * GOLDEN) % 2**63)
             if overlap:
                 lane.stream.wait_stream(current)
-        yield lambda n: nullcontext() if n is None else lanes[n].entered(overlap=overlap)
-        if overlap:
-            for lane in lanes:
-                current.wait_stream(lane.stream)
+        try:
+            yield lambda n: nullcontext() if n is None else lanes[n].entered(overlap=overlap)
+        finally:  # also after an error: what they work on may be freed next
+            if overlap:
+                for lane in lanes:
+                    current.wait_stream(lane.stream)
 
     def _lane(self, number: int) -> _Lane:
         if number not in self._lanes:
@@ -71,7 +77,7 @@ class _Lane:
         self.generator = torch.Generator(device)
 
     @contextmanager
-    def entered(self, *, overlap: bool) -> Iterator[None]:
+    def entered(self, *, overlap: bool) -> Iterator[bool]:
         """Ask for work in this lane, drawing its numbers where the device's would be drawn."""
         default = default_generator(self.device)
         own = default.graphsafe_get_state()
@@ -79,7 +85,7 @@ class _Lane:
         default.graphsafe_set_state(self.generator)
         try:
             with torch.cuda.stream(self.stream) if overlap else nullcontext():
-                yield
+                yield overlap
         finally:
             default.graphsafe_set_state(own)
 

@@ -306,6 +306,8 @@ class _Session:
             if not is_memory(error):
                 raise
             raise explain_training(self.config, stage, self.command) from error
+        finally:
+            stage.step.runner.close()
         if trouble := stage.step.runner.trouble:
             self.tell("note", f"some of the steps could not be captured and ran singly: {trouble}")
         drop_heads(parts)

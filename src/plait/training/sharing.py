@@ -54,8 +54,8 @@ def note_share(device: torch.device) -> str | None:
     Runs that share a GPU are faster so, but at some parts cuBLAS (CUDA 13.0, on an H200: 18, 34
     and 75 percent) works out wrong products, without a word.
     """
-    share = os.environ.get(SHARE, "100")
-    if device.type != "cuda" or share == "100":
+    share = os.environ.get(SHARE) or "100"
+    if device.type != "cuda" or share.partition(".")[0] == "100":
         return None
     return (
         f"{SHARE} is {share}: at some shares of a GPU its products come out wrong, and nothing "

@@ -15,10 +15,11 @@ from plait.errors import RecipeError
 from plait.pretrain import Material
 from plait.pretrain.meta import MetaKind, Reptile
 from plait.regularizers import REGULARIZERS
+from plait.regularizers.bregman import Bregman
 from plait.schedules import SCHEDULES
 from plait.training.build import build_kind, stage_settings
 from plait.training.loop import Passes, Stage, Stream, seed_everything, task_seed
-from plait.training.meta import FOMAMLStep, ReptileStep, build_outer_optimizer
+from plait.training.meta import FOMAMLStep, MetaStep, ReptileStep, build_outer_optimizer
 from plait.training.optimizer import add_weighting, build_optimizer, freeze
 from plait.training.step import Step, TaskParts
 from plait.weighting import WEIGHTINGS
@@ -99,6 +100,8 @@ def build_stage(
         team=parts.team,
     )
     for regularizer in plan.regularizers:
+        if isinstance(regularizer, Bregman):
+            regularizer.moves_between = isinstance(step, MetaStep)
         regularizer.begin(parts.model, stage.num_steps())
     return stage
 

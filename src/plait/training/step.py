@@ -140,12 +140,13 @@ class Step:
     def _take_each(self, plan: Plan, parcels: Parcels, sums: LossSums) -> None:
         """Add the gradient of each batch, those of different rows side by side."""
         found: list[tuple[str, Outputs]] = []
-        num_lanes = plan.num_rows if self.team.size == 1 else 1
+        apart = self.team.size == 1 and not self._unmarked()
+        num_lanes = plan.num_rows if apart else 1
         with self.lanes.open(num_lanes, (parcel for _, parcel in parcels)) as enter:
             for task, parcel in parcels:
-                with enter(plan.row(task)):
+                with enter(plan.row(task)) as place:
                     outputs = self.runner.run(
-                        ("gradient", task, plan.row(task), plan.num_turns, parcel.key),
+                        ("gradient", task, plan.row(task), plan.num_turns, place, parcel.key),
                         partial(self._add_gradient, task, plan, parcel),
                         parcel.inputs,
                     )
@@ -265,12 +266,16 @@ class Step:
             plain = Plain(self.device)
             plain.trouble = "they wait for other workers on the way"
             return plain
-        parts: list[Weighting | Regularizer] = [self.weighting, *self.regularizers]
-        if strange := [part for part in parts if not part.capturable]:
+        if strange := self._unmarked():
             plain = Plain(self.device)
             plain.trouble = f"{type(strange[0]).__name__} is not marked as capturable"
             return plain
         return Graphs(self.device)
+
+    def _unmarked(self) -> list[Weighting | Regularizer]:
+        """Return the parts that do not say how they treat what they remember."""
+        parts: list[Weighting | Regularizer] = [self.weighting, *self.regularizers]
+        return [part for part in parts if not part.capturable]
 
     def end_epoch(self) -> None:
         """Tell who counts in epochs that one of the schedule's is over."""
