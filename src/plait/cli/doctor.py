@@ -25,9 +25,10 @@ EXTRAS = {
 
 
 def doctor() -> None:
-    """Say what is installed here, whether GPUs compute what they should, and what to mend.
+    """Say what is installed here and what to mend.
 
-    Exit code 1 when something that plait needs is broken.
+    Each GPU multiplies a few matrices, which must come out right. Exit code 1 when something that
+    plait needs is broken.
     """
     broken = 0
     for kind, text in _findings():
