@@ -1,6 +1,7 @@
-"""The Triton kernels against plain PyTorch, in Triton's interpreter, where Triton is there.
+"""The Triton kernels, where Triton is there: compiled, and against plain PyTorch.
 
-They need no GPU for that, but a process of their own: Triton looks at the wish when it is imported.
+They need no GPU for that, but a process of their own: Triton looks at the wish for its interpreter
+when it is imported.
 """
 
 from __future__ import annotations
@@ -44,6 +45,18 @@ def test_equals_pytorch(name: str) -> None:
     done = subprocess.run(
         [sys.executable, CHECKS, name],
         env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not interprets(), reason="there is no Triton 3.9: pip install triton")
+@pytest.mark.parametrize("capability", [80, 86, 90])
+def test_compiles_without_the_gpu_it_is_for(capability: int) -> None:
+    done = subprocess.run(
+        [sys.executable, CHECKS.with_name("compiled_kernels.py"), str(capability)],
         capture_output=True,
         text=True,
         check=False,
