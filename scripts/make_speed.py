@@ -214,8 +214,9 @@ def _share_lines(record: dict[str, Any]) -> list[str]:
         f"({8 * times[1, 100] / times[8, 100]:.2f} times as many in all). Holding each of eight to "
         f"25% of the GPU (`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`) makes it {times[8, 25]:.2f}, but "
         "plait does not do that, and notes it where it is set: at some shares cuBLAS works out "
-        "wrong products. Largest relative errors of products in bf16, as e5-small's layers have "
-        "them, against float64; the last column is what training came to:"
+        "wrong products (`scripts/check_gpu.py --products` under such a share; the times are "
+        "`benchmarks/gpu_jobs.py`'s). Largest relative errors of products in bf16, as e5-small's "
+        "layers have them, against float64; the last column is what training came to:"
     )
     lines = [
         "",

@@ -31,6 +31,8 @@ MOST_PROGRAMS = 256
 """Programs that a backward pass over rows is spread over; each leaves one row to be summed."""
 MOST_IDS = 4096
 """Ids that are compared with one another to see which are the same."""
+MOST_ROWS = 4
+"""Long rows that are gone through together."""
 SHORT_ROW, LONGEST_ROW = 64, 128
 """Tokens of a row that a small program, and any, lets look at one another."""
 
@@ -100,8 +102,7 @@ def attend(
     """Let the tokens of each row look at one another: [tokens, 3 * width] to [tokens, width].
 
     A row's whole table of weights fits into one program, so that there is one kernel each way, and
-    one more where rows may be long.
-    Rows begin at `bounds` and have at most `length` tokens.
+    one more where rows may be long. Rows begin at `bounds` and have at most `length` tokens.
     """
     mixed: Tensor = _Attention.apply(qkv, bounds, length, num_heads, dropout, seed)  # type: ignore[no-untyped-call]
     return mixed
@@ -130,10 +131,6 @@ def look_up(table: Tensor, ids: Tensor) -> Tensor:
         return F.embedding(ids, table)
     found: Tensor = _LookUp.apply(table, ids)  # type: ignore[no-untyped-call]
     return found
-
-
-MOST_ROWS = 4
-"""Long rows that are gone through together."""
 
 
 def takes_rows(rows: Tensor) -> bool:
