@@ -39,6 +39,9 @@ class Regularizer(ABC):
     """Whether calls depend on nothing but their arguments and tensors that are changed in place,
     so that a CUDA graph can replay them, and calls for different tasks change different ones, so
     that they can run side by side. `after_update` is never captured."""
+    moves_between: bool = False
+    """Whether parameters move between one `after_update` and the next, as in meta-learning; who
+    builds a stage says so before `begin`."""
 
     @abstractmethod
     def __call__(

@@ -60,8 +60,6 @@ class Bregman(Weighted):
     under_dropout: bool = False
     num_early: int = field(default=0, init=False)
     """Updates under beta_early."""
-    moves_between: bool = field(default=False, init=False)
-    """Whether theta moves before an update is made of it; who builds a stage says so."""
     past: dict[str, Tensor] | None = field(default=None, init=False, repr=False)
     """theta~ by the parameters' names, where it is not theta itself; None before a stage begins."""
 

@@ -15,7 +15,6 @@ from plait.errors import RecipeError
 from plait.pretrain import Material
 from plait.pretrain.meta import MetaKind, Reptile
 from plait.regularizers import REGULARIZERS
-from plait.regularizers.bregman import Bregman
 from plait.schedules import SCHEDULES
 from plait.training.build import build_kind, stage_settings
 from plait.training.loop import Passes, Stage, Stream, seed_everything, task_seed
@@ -100,8 +99,7 @@ def build_stage(
         team=parts.team,
     )
     for regularizer in plan.regularizers:
-        if isinstance(regularizer, Bregman):
-            regularizer.moves_between = isinstance(step, MetaStep)
+        regularizer.moves_between = isinstance(step, MetaStep)
         regularizer.begin(parts.model, stage.num_steps())
     return stage
 
