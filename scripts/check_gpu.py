@@ -171,6 +171,7 @@ def check_resume(encoder: Path, settings: list[str], steps: int, place: Path) ->
     stage.step.load_tensors(load_checkpoint(place, parts.model, stage.step.optimizer))
     with torch.cuda.stream(torch.cuda.Stream()):
         rest = [_loss(record) for record in run_stage(stage, load_state(place))]
+    torch.cuda.synchronize()  # the streams above may still be at it
     apart = torch.stack(whole[-len(rest) :]) - torch.stack(rest)
     return {"difference": float(apart.abs().max()), "updates": len(rest)}
 
