@@ -28,6 +28,7 @@ COMMANDS = [
     "pairs",
     "train",
     "train-all",
+    "compare",
     "plan",
     "search",
     "evaluate",

@@ -220,6 +220,9 @@ def test_recipes_are_valid(block: Block, tmp_path: Path):
         if piece.file:
             with (tmp_path / piece.file).open("a", encoding="utf-8") as file:
                 file.write(piece.text)
+    for piece in read_blocks(block.page, "toml"):  # recipes that the block may extend
+        if piece.file:
+            (tmp_path / piece.file).write_text(piece.text, encoding="utf-8")
     path = tmp_path / "recipe.toml"
     path.write_text(block.text if whole else change_of_demo(block.text), encoding="utf-8")
     members = read_ensemble(path).members.values() if "ensemble" in own else [read_recipe(path)]

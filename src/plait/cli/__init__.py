@@ -14,6 +14,7 @@ from plait.cli.average import average
 from plait.cli.calibrate import calibrate
 from plait.cli.card import card
 from plait.cli.check import check
+from plait.cli.compare import compare
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
@@ -57,6 +58,7 @@ app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5
 app.command("train-all", epilog="Example: plait train-all a.toml b.toml --out runs/ab --jobs 2")(
     train_all
 )
+app.command(epilog="Example: plait compare plain.toml surgery.toml --out compared")(compare)
 app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog="Example: plait mistakes runs/demo --task sentiment --csv wrong.csv")(mistakes)
 app.command(epilog="Example: plait audit runs/demo --task sentiment")(audit)

@@ -1,4 +1,4 @@
-"""Published rows become runs, and runs become records: small files that are kept.
+"""Published rows, or recipes, become runs, and runs records: small files that are kept.
 
     results/reproduce/PROFILE/RECIPE/seed-N.json
     results/reproduce/PROFILE/RECIPE/alone/TASK/seed-N.json
@@ -6,7 +6,7 @@
 A record that is there is not made again, so that many sittings make one set of results.
 """
 
-from plait.reproduce.rows import Row, find_rows
+from plait.reproduce.rows import Row, find_rows, name_rows
 from plait.reproduce.work import Members, Order, Run, Work, plan_work
 
-__all__ = ["Members", "Order", "Row", "Run", "Work", "find_rows", "plan_work"]
+__all__ = ["Members", "Order", "Row", "Run", "Work", "find_rows", "name_rows", "plan_work"]

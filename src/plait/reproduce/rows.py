@@ -1,24 +1,31 @@
-"""Words such as `a/2` become the published rows they mean, each run once."""
+"""Words such as `a/2` become the published rows they mean, and recipes rows of their own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plait.config import list_recipes
+from plait.config import list_recipes, lists_members, read_ensemble, read_recipe
 from plait.errors import UsageError, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run that stands in a report."""
+    """One run that stands in a report, or beside others."""
 
     recipe: str
     aliases: tuple[str, ...] = ()
     """Rows that the report prints again; they need no run of their own."""
+    file: str | None = None
+    """Where it is read from; a packaged recipe is read by its name."""
+
+    @property
+    def source(self) -> str:
+        """What reads it."""
+        return self.file or self.recipe
 
 
 def find_rows(words: Iterable[str] = ()) -> list[Row]:
@@ -46,6 +53,22 @@ def find_rows(words: Iterable[str] = ()) -> list[Row]:
         runs = (known[name].get("alias") or name for name in found)
         wanted |= {name: rows[name] for name in runs if name not in wanted}
     return list((wanted or rows).values())
+
+
+def name_rows(
+    recipes: Sequence[str], overrides: Sequence[str] = (), profile: str | None = None
+) -> list[Row]:
+    """Read recipes, packaged ones or files, as rows by their names; refuse two of one name."""
+    rows: dict[str, Row] = {}
+    for source in recipes:
+        read = read_ensemble if lists_members(source) else read_recipe
+        name = read(source, overrides, profile=profile).name
+        if name in rows:
+            raise UsageError(
+                f"{source} is called {name!r}, as {rows[name].source} is; give it a name of its own"
+            )
+        rows[name] = Row(name, file=source)
+    return list(rows.values())
 
 
 def _published() -> dict[str, dict[str, Any]]:

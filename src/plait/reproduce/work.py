@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from plait.predict import Progress
     from plait.reproduce.rows import Row
     from plait.training.amounts import Amounts
+
+
+OWN = "own"
+"""Stands for the profile where recipes keep their own encoders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +68,26 @@ class Order:
     """Folder of the records."""
     runs: Path
     """Folder that runs are trained in."""
-    profile: str = "small"
+    profile: str | None = "small"
+    """None for the encoders that recipes name themselves."""
     num_seeds: int = 1
+    first_seed: int | None = None
+    """The recipe's own unless given."""
     overrides: tuple[str, ...] = ()
     alone: bool = False
     """Each task of the rows by itself, instead of the rows."""
     keep: bool = False
     """Whether runs stay once their records are written."""
+
+    @property
+    def place(self) -> str:
+        """What records call the profile, and the folder that they are in."""
+        return self.profile or OWN
+
+    def seeds(self, own: int) -> range:
+        """Return the seeds of a row whose recipe has a seed of its own."""
+        first = own if self.first_seed is None else self.first_seed
+        return range(first, first + self.num_seeds)
 
 
 @dataclass(slots=True)
@@ -90,7 +108,7 @@ class Work:
             record = make_record(
                 run.folder,
                 recipe=run.recipe,
-                profile=self.order.profile,
+                profile=self.order.place,
                 overrides=self.order.overrides,
                 alone=run.alone,
             )
@@ -112,7 +130,7 @@ class Work:
             {name: _read(run.record) for name, run in ensemble.runs.items()},
             scores,
             recipe=ensemble.recipe,
-            profile=self.order.profile,
+            profile=self.order.place,
             how=ensemble.how,
             seconds=time.monotonic() - began,
             overrides=self.order.overrides,
@@ -126,6 +144,13 @@ class Work:
                     shutil.rmtree(run.folder, ignore_errors=True)
         return record
 
+    def tidy(self) -> None:
+        """Remove the folders that runs were in and nothing is in now."""
+        inside = (path for path in self.order.runs.rglob("*") if path.is_dir())
+        for folder in [*sorted(inside, reverse=True), self.order.runs]:
+            with suppress(OSError):  # something is in it, or it never was
+                folder.rmdir()
+
 
 def plan_work(
     rows: Iterable[Row], order: Order, count_rows: Callable[[RunConfig], Amounts]
@@ -136,13 +161,13 @@ def plan_work(
     """
     work = Work(order)
     for row in rows:
-        if lists_members(row.recipe):
+        if lists_members(row.source):
             if not order.alone:
                 _plan_ensemble(work, row)
             continue
-        first = read_recipe(row.recipe, order.overrides, profile=order.profile)
+        first = read_recipe(row.source, order.overrides, profile=order.profile)
         alone = plan_alone(first, count_rows(first)) if order.alone else {}
-        for seed in range(first.seed, first.seed + order.num_seeds):
+        for seed in order.seeds(first.seed):
             if not order.alone:
                 _add(work, _run(order, row.recipe, _seeded(first, seed)))
             for task, budget in alone.items():
@@ -152,9 +177,9 @@ def plan_work(
 
 def _plan_ensemble(work: Work, row: Row) -> None:
     order = work.order
-    ensemble = read_ensemble(row.recipe, order.overrides, profile=order.profile)
+    ensemble = read_ensemble(row.source, order.overrides, profile=order.profile)
     first = next(iter(ensemble.members.values())).seed
-    for seed in range(first, first + order.num_seeds):
+    for seed in order.seeds(first):
         members = {name: _seeded(c, c.seed - first + seed) for name, c in ensemble.members.items()}
         record = _record(order, row.recipe, seed)
         if record.exists():
@@ -193,7 +218,7 @@ def _run(order: Order, recipe: str, config: RunConfig, alone: str | None = None)
 
 
 def _record(order: Order, recipe: str, seed: int, alone: str | None = None) -> Path:
-    folder = order.out / order.profile / recipe
+    folder = order.out / order.place / recipe
     return (folder / "alone" / alone if alone else folder) / f"seed-{seed}.json"
 
 

@@ -49,10 +49,10 @@ def show_costs(records: Records) -> list[str]:
             [
                 f"`{recipe}`",
                 str(len(row)),
-                _mean(row, lambda record: record.steps),
-                _mean(row, lambda record: record.best_step),
-                _mean(row, lambda record: record.seconds and record.seconds / 60, 1),
-                _mean(row, lambda record: record.peak_memory_mib),
+                mean_over(row, lambda record: record.steps),
+                mean_over(row, lambda record: record.best_step),
+                mean_over(row, lambda record: record.seconds and record.seconds / 60, 1),
+                mean_over(row, lambda record: record.peak_memory_mib),
             ]
         )
     header = ["row", "seeds", "updates", "best after", "minutes a run", "peak MiB"]
@@ -69,6 +69,7 @@ def _sum(runs: list[Record]) -> list[str]:
     return [f"{len(runs):,}", f"{seconds / 60:,.0f}", f"{seconds / 3600:,.1f}"]
 
 
-def _mean(row: list[Record], read: Callable[[Record], float | None], digits: int = 0) -> str:
+def mean_over(row: list[Record], read: Callable[[Record], float | None], digits: int = 0) -> str:
+    """Write the mean of what records of a row say; nothing where none does."""
     values = [value for record in row if (value := read(record)) is not None]
     return f"{fmean(values):,.{digits}f}" if values else ""

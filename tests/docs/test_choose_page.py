@@ -1,0 +1,52 @@
+"""What the page on choosing says the records say, they say."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from doc_blocks import ROOT
+
+PAGE = (ROOT / "docs" / "how-to" / "choose.md").read_text(encoding="utf-8")
+RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+STEPS = re.findall(r"^\| .* \| (.+) \| (`\w+`) \| ([+-]\.\d{3}) \|$", PAGE, flags=re.M)
+
+
+def test_there_are_steps():
+    assert len(STEPS) == 5
+
+
+@pytest.mark.parametrize(("says", "figure", "gain"), STEPS, ids=[s[0][:30] for s in STEPS])
+def test_each_step_is_a_finding_that_holds(says, figure, gain):
+    (line,) = (line for line in RESULTS.splitlines() if line.startswith(f"| {says}"))
+    assert "**holds\u00a0here**" in line
+    assert f"| {figure} |" in line
+    ours = line.split(" | ")[4]
+    assert ours == gain
+
+
+def test_smart_on_sentiment():
+    line = next(line for line in RESULTS.splitlines() if "helps sentiment (rows 2, 3)" in line)
+    assert "| +.099 |" in line
+    assert "by .099" in PAGE
+
+
+def test_the_best_models():
+    for name in ("five", "distilled"):
+        record = json.loads((ROOT / "results" / "best" / f"{name}.json").read_text())
+        assert f"{record['dev']['summary']['overall']:.3f}".removeprefix("0") in PAGE
+
+
+def test_prices():
+    folder = ROOT / "results" / "bench" / "gpu"
+    smart = json.loads((folder / "smart-8.json").read_text())["rows"][0]["cost"]
+    surgery = json.loads((folder / "surgery.json").read_text())["rows"][0]["over_plain"]
+    assert f"{smart:.1f} plain ones" in PAGE
+    assert f"| {surgery:.1f} |" in PAGE
+
+
+def test_runs_that_fell():
+    told = re.findall(r"^- \*\*(?:Ended low|Fell apart)\*\*: (\d+) run", RESULTS, flags=re.M)
+    assert sum(map(int, told)) == 3
+    assert "three of the 63" in PAGE
