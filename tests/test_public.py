@@ -19,6 +19,7 @@ def test_the_public_names():
         "TextClassifier",
         "TextRegressor",
         "__version__",
+        "explain",
         "load",
         "read_recipe",
         "train",

@@ -38,7 +38,7 @@ LINES = [
     ["ensemble", "fewshot"],
     ["runs"],
     ["engines"],
-    ["search", "reproduce", "results", "mistakes", "audit", "estimator"],
+    ["search", "reproduce", "results", "mistakes", "audit", "explanation", "estimator"],
     ["report"],
     ["web"],
     ["recipes"],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from plait.errors import PlaitError as PlaitError
     from plait.estimator import TextClassifier as TextClassifier
     from plait.estimator import TextRegressor as TextRegressor
+    from plait.explanation import explain as explain
     from plait.predict import Predictor as Predictor
     from plait.runs import train as train
     from plait.types import Prediction as Prediction
@@ -33,6 +34,7 @@ _HOMES = {
     "Predictor": "plait.predict",
     "TextClassifier": "plait.estimator",
     "TextRegressor": "plait.estimator",
+    "explain": "plait.explanation",
     "load": "plait.ensemble",
     "read_recipe": "plait.config",
     "train": "plait.runs",

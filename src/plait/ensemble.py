@@ -303,9 +303,9 @@ class Ensemble(Answerer):
         told = json.dumps([self.how, members], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()
 
-    def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
-        """Make a data set of texts given by hand."""
-        return Views.of(self._each_view(lambda member: member.tokenise(texts)))
+    def tokenise(self, texts: Sequence[tuple[str, ...]], *, blank: bool = False) -> Dataset:
+        """Make a data set of texts given by hand, which may be `blank` only if that is said."""
+        return Views.of(self._each_view(lambda member: member.tokenise(texts, blank=blank)))
 
     def read(
         self,

@@ -71,8 +71,8 @@ class Answerer(ABC):
         """Name the weights: what a calibration belongs to, and does not change."""
 
     @abstractmethod
-    def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
-        """Make a data set of texts given by hand."""
+    def tokenise(self, texts: Sequence[tuple[str, ...]], *, blank: bool = False) -> Dataset:
+        """Make a data set of texts given by hand, which may be `blank` only if that is said."""
 
     @abstractmethod
     def read(
@@ -292,10 +292,12 @@ class SingleModel(Answerer):
     def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Return the encoder's pooled vector of each text, [texts, width]."""
 
-    def tokenise(self, texts: Sequence[tuple[str, ...]]) -> Dataset:
-        """Make a data set of texts given by hand."""
+    def tokenise(self, texts: Sequence[tuple[str, ...]], *, blank: bool = False) -> Dataset:
+        """Make a data set of texts given by hand, which may be `blank` only if that is said."""
         encoder = self.config.encoder
-        return Dataset.from_texts(texts, self.tokenizer, encoder.max_length, encoder.truncate)
+        return Dataset.from_texts(
+            texts, self.tokenizer, encoder.max_length, encoder.truncate, blank=blank
+        )
 
     def read(
         self,

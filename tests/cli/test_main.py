@@ -33,6 +33,7 @@ COMMANDS = [
     "search",
     "evaluate",
     "predict",
+    "explain",
     "submit",
     "export",
     "serve",

@@ -53,6 +53,53 @@ def compare(answer, expected):
 # --- answers -----------------------------------------------------------------------------
 
 
+def test_words_are_those_of_the_library(asking, model):
+    text = "the film was great ."
+    done = asking("POST", "/v1/explain", json={"input": text, "task": "mood"}).json()
+    expected = plait.explain(model, "mood", text)
+    assert (done["run"], done["task"], done["method"]) == ("tiny", "mood", "shapley")
+    assert done["answer"] == done["explained"] == expected.prediction.label
+    assert (done["value"], done["bare"]) == pytest.approx((expected.value, expected.bare), abs=1e-5)
+    for part, own in zip(done["parts"], expected.parts, strict=True):
+        assert (part["text"], part["start"], part["end"]) == (own.text, own.start, own.end)
+        assert part["effect"] == pytest.approx(own.effect, abs=1e-5)
+
+
+def test_words_of_a_pair_and_of_a_label(asking, model):
+    done = asking("POST", "/v1/explain", json={"input": PAIRS[0], "task": "near"}).json()
+    assert done["explained"] is None
+    assert {part["place"] for part in done["parts"]} == {0, 1}
+    total = sum(part["effect"] for part in done["parts"])
+    assert total == pytest.approx(done["value"] - done["bare"], abs=1e-5)
+    body = {"input": TEXTS[0], "label": "so-so"}
+    assert asking("POST", "/v1/explain", json=body).json()["explained"] == "so-so"
+
+
+def test_words_take_no_more_rows_than_a_request_may(asking):
+    body = {"input": " ".join(["great", "film"] * 40), "task": "mood"}
+    done = asking("POST", "/v1/explain", json=body).json()
+    assert done["method"] == "shapley"
+    assert len(done["parts"]) <= 24
+    few = {"limits": Limits(inputs=40)}
+    assert asking("POST", "/v1/explain", given=few, json=body).json()["method"] == "occlusion"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"input": "a", "task": "moo"}, "unknown_task"),
+        ({"input": "a", "label": "goof"}, "unknown_label"),
+        ({"input": PAIRS[0]}, "which_task"),
+        ({"input": PAIRS[0], "task": "mood"}, "wrong_texts"),
+        ({"input": "  "}, "empty_text"),
+    ],
+)
+def test_words_that_are_refused(asking, body, code):
+    done = asking("POST", "/v1/explain", json=body)
+    assert done.status_code == 422
+    assert done.json()["error"]["code"] == code
+
+
 def test_one_text(asking, model):
     done = asking("POST", "/v1/predict", json={"inputs": TEXTS[0], "tasks": "mood"})
     assert done.status_code == 200
@@ -167,7 +214,8 @@ def test_signs_of_life_and_pages(asking):
         assert asking("GET", link).status_code == 200
     runs = {"/v1/runs", *(f"/v1/runs/{{run}}{x}" for x in ("", "/curves", "/report", "/mistakes"))}
     assert set(asking("GET", "/openapi.json").json()["paths"]) == runs | {
-        *("/v1/predict", "/v1/embed", "/v1/tasks", "/healthz", "/readyz", "/metrics")
+        *("/v1/predict", "/v1/explain", "/v1/embed", "/v1/tasks"),
+        *("/healthz", "/readyz", "/metrics"),
     }
 
 

@@ -19,6 +19,7 @@ from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
 from plait.cli.evaluate import evaluate
+from plait.cli.explain import explain
 from plait.cli.export import export
 from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
@@ -63,6 +64,7 @@ app.command(epilog="Example: plait evaluate runs/demo --json")(evaluate)
 app.command(epilog="Example: plait mistakes runs/demo --task sentiment --csv wrong.csv")(mistakes)
 app.command(epilog="Example: plait audit runs/demo --task sentiment")(audit)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
+app.command(epilog='Example: plait explain runs/demo --task sentiment "What a fine day."')(explain)
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
 app.command(epilog="Example: plait export runs/demo --format onnx --precision int8")(export)
 app.command(epilog="Example: plait serve runs/demo --port 8080")(serve)

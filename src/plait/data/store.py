@@ -181,9 +181,14 @@ class Dataset:
         tokenizer: Tokenizer,
         max_length: int,
         truncate: Truncate = "head",
+        *,
+        blank: bool = False,
     ) -> Dataset:
-        """Tokenise texts given by hand, in memory: tuples of one text each, or of two."""
-        checked = [check_texts(i, row) for i, row in enumerate(texts)]
+        """Tokenise texts given by hand, in memory: tuples of one text each, or of two.
+
+        Texts without a word are refused, unless they may be `blank`.
+        """
+        checked = [check_texts(i, row, blank=blank) for i, row in enumerate(texts)]
         if len(set(map(len, checked))) > 1:
             raise DataError("some examples have one text and some two")
         limit = max_length - tokenizer.layout.num_single
@@ -426,14 +431,14 @@ NO_TEXT = re.compile("[\0\ud800-\udfff]")
 """NUL, and halves of surrogate pairs."""
 
 
-def check_texts(number: int, row: Any) -> tuple[str, ...]:
+def check_texts(number: int, row: Any, *, blank: bool = False) -> tuple[str, ...]:
     """Return one example's texts stripped, after the checks that rows of files pass."""
     if isinstance(row, str) or not 1 <= len(row) <= 2:
         raise DataError(f"example {number} is not a tuple of one text or two")
     for text in row:
         if not isinstance(text, str):
             raise DataError(f"example {number}: {text!r:.40} is not a text")
-        if not text.strip():
+        if not blank and not text.strip():
             raise DataError(f"example {number}: the text is empty")
         if NO_TEXT.search(text):
             raise DataError(f"example {number}: the text holds a NUL or half a surrogate pair")

@@ -24,12 +24,15 @@ from plait.web.problems import GONE, Problem, describe_problems, handle_problems
 from plait.web.schemas import (
     EmbedRequest,
     EmbedResponse,
+    ExplainRequest,
+    ExplainResponse,
     Health,
     PredictRequest,
     PredictResponse,
     TaskList,
 )
 from plait.web.site import Site
+from plait.web.words import choose_label, conclude, plan_words
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -123,6 +126,23 @@ def _add_questions(app: FastAPI, service: Service) -> None:
             ]
         ordered = [{t: row[t] for t in some} for row, some in zip(answers, tasks, strict=True)]
         return respond({"run": run.name, "answers": ordered})
+
+    @app.post("/v1/explain", responses={200: {"model": ExplainResponse}, **ASKING})
+    async def explain(body: ExplainRequest, request: Request) -> Response:
+        """Say what each word of a text adds to the answer."""
+        run = service.find_run(body.run)
+        texts = (body.input,) if isinstance(body.input, str) else tuple(body.input)
+        service.check([texts])
+        wanted = None if body.task is None else [body.task]
+        ((task, *others),) = choose_tasks(run, [texts], wanted)
+        if others:
+            names = ", ".join((task, *others))
+            raise Problem(422, "which_task", f"several tasks fit; say which in task: {names}")
+        label = choose_label(run.tasks[task], body.label)
+        plan = plan_words(texts, service.limits.inputs)
+        answers = await service.ask(request, run, plan.rows, [(task,)] * len(plan.subsets))
+        found = conclude(plan, [answer[task] for answer in answers], label)
+        return respond({"run": run.name, "task": task, **found})
 
     @app.post("/v1/embed", responses={200: {"model": EmbedResponse}, **ASKING})
     async def embed(body: EmbedRequest, request: Request) -> Response:

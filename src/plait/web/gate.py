@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """What a client may call its request; anything else could forge lines of the log."""
 
-PATHS = ("/v1/predict", "/v1/embed", "/v1/runs", "/v1/tasks", "/healthz", "/readyz", "/metrics")
+PATHS = (
+    *("/v1/predict", "/v1/explain", "/v1/embed", "/v1/runs", "/v1/tasks"),
+    *("/healthz", "/readyz", "/metrics"),
+)
 BELOW = "/v1/runs/"
 """Before the name of a run, which is no figure's label."""
 

@@ -59,7 +59,7 @@ class Models:
         if not ask.tasks:
             vectors = model.embed([text for (text,) in ask.rows])  # type: ignore[attr-defined]
             return [{VECTOR: vector} for vector in vectors.tolist()]
-        found = model.answer_together(ask.tasks, model.tokenise(ask.rows))
+        found = model.answer_together(ask.tasks, model.tokenise(ask.rows, blank=True))
         return [
             {task: _tell(model, model.describe(task, found[task][i])) for task in ask.tasks}
             for i in range(len(ask.rows))

@@ -66,6 +66,24 @@ class EmbedRequest(_Request):
     )
 
 
+class ExplainRequest(_Request):
+    """A text whose answer is to be explained."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"example": {"input": "A quiet little film.", "task": "sentiment"}},
+    )
+
+    input: Text | Pair = Field(description="One text, or a list of two for a pair.")
+    task: str | None = Field(
+        None, description="Which task; may be left out where one takes as many texts."
+    )
+    label: str | None = Field(
+        None, description="Explain this one's probability; the answer's unless given."
+    )
+
+
 class Answer(BaseModel):
     """A task's answer to an input."""
 
@@ -95,6 +113,32 @@ class PredictResponse(BaseModel):
 
     run: str
     answers: list[dict[str, Answer]] = Field(description="Answers of each input, by task.")
+
+
+class WordEffect(BaseModel):
+    """A word, or some that stand together, and what it adds."""
+
+    place: int = Field(description="Which of the texts it is in, 0 or 1.")
+    start: int = Field(description="Where it begins there, in characters.")
+    end: int
+    text: str
+    effect: float = Field(description="What it adds to the probability, or to the score.")
+    error: float = Field(description="Standard error of that; 0 where nothing was drawn.")
+
+
+class ExplainResponse(BaseModel):
+    """An answer, and what each word adds to it."""
+
+    run: str
+    task: str
+    answer: str
+    explained: str | None = Field(description="The label that is explained; null for a score.")
+    value: float = Field(description="Its probability, or the score, with the whole text.")
+    bare: float = Field(description="The same with no word left.")
+    method: Literal["shapley", "occlusion"] = Field(
+        description="Occlusion where so many words are too much for one request."
+    )
+    parts: list[WordEffect]
 
 
 class EmbedResponse(BaseModel):

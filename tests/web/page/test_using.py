@@ -56,6 +56,21 @@ def test_typing_is_answered_with_every_class_as_a_bar(tabs, address):
     assert said == f"mood: {expected['label']}"  # what a screen reader hears
 
 
+def test_the_words_that_an_answer_rests_on(tabs, address):
+    page = tabs.open(link(address, TEXT, run="tiny"))
+    place = card(page, "mood")
+    place.get_by_role("button", name="Which words?").click()
+    place.locator(".words li").first.wait_for()
+    body = {"run": "tiny", "task": "mood", "input": TEXT}
+    found = httpx.post(f"{address}/v1/explain", json=body).json()
+    strongest = max(found["parts"], key=lambda part: abs(part["effect"]))
+    assert place.locator(".words .label").first.inner_text() == strongest["text"]
+    assert place.locator(".marked").inner_text() == TEXT
+    assert strongest["text"] in place.locator(".marked mark").all_inner_texts()
+    assert f"The probability of “{found['explained']}” is" in place.inner_text()
+    assert "strongest words: " in page.locator("[role=status]").inner_text()
+
+
 def test_an_emptied_box_shows_no_answer(tabs, address):
     page = tabs.open(link(address, TEXT, run="tiny"))
     card(page, "mood").locator(".verdict").wait_for()

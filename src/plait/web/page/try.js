@@ -4,6 +4,7 @@ import { drawAnswer, explain, isSame, say } from "./answer.js";
 import { listServed, pause, post } from "./api.js";
 import { announce, choice, complain, el, field } from "./dom.js";
 import { nextSample } from "./samples.js";
+import { drawWhy } from "./why.js";
 
 const PATIENCE = 400; // milliseconds after the last key before texts are sent
 
@@ -243,7 +244,7 @@ class Form {
     try {
       const asked = [this.run, this.other].filter(Boolean);
       const found = await Promise.all(asked.map((run) => askRun(run, texts, signal)));
-      this.answers.replaceChildren(...drawAnswers(found));
+      this.answers.replaceChildren(...drawAnswers(found, texts, this.signal));
       announce(summarise(found));
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -277,12 +278,12 @@ async function askRun(run, texts, signal) {
   };
 }
 
-function drawAnswers(found) {
+function drawAnswers(found, texts, signal) {
   const names = [...new Set(found.flatMap(({ answered }) => [...answered.keys()]))];
-  return names.map((name) => drawTask(name, found));
+  return names.map((name) => drawTask(name, found, (run, task) => drawWhy(run, task, texts, signal)));
 }
 
-function drawTask(name, found) {
+function drawTask(name, found, why) {
   const known = found.map(({ run, answered }) => ({ run, ...answered.get(name) }));
   const { task } = known.find((one) => one.task);
   const both = known.filter((one) => one.task);
@@ -301,17 +302,23 @@ function drawTask(name, found) {
     el("div", { class: "head" }, el("h2", {}, name), verdict),
     task.about && el("p", { class: "note" }, task.about),
     known.length === 1
-      ? drawAnswer(task, known[0].answer)
-      : el("div", { class: "sides" }, known.map(drawSide)),
+      ? [drawAnswer(task, known[0].answer), why(known[0].run, task)]
+      : el(
+          "div",
+          { class: "sides" },
+          known.map((side) => drawSide(side, why)),
+        ),
   );
 }
 
-function drawSide({ run, task, answer }) {
+function drawSide({ run, task, answer }, why) {
   return el(
     "div",
     {},
     el("h3", {}, run.name),
-    task ? drawAnswer(task, answer) : el("p", { class: "note" }, "has no such task"),
+    task
+      ? [drawAnswer(task, answer), why(run, task)]
+      : el("p", { class: "note" }, "has no such task"),
   );
 }
 
