@@ -91,3 +91,10 @@ def test_changed_settings_are_told(compare):
 def test_a_missing_recipe(compare, plait):
     done = plait("compare", "plain.toml", "gone.toml", "--out", "compared")
     assert "gone.toml" in done.complaint()
+
+
+def test_recipes_without_dev_files_are_refused_before_training(compare, tmp_path):
+    tasks = "".join(f"[tasks.{name}]\ndev = []\n" for name in ("sst", "quora", "sts"))
+    (tmp_path / "surgery.toml").write_text(SURGERY + tasks)
+    assert "surgery names no dev files" in compare().complaint()
+    assert not (tmp_path / "compared").exists()

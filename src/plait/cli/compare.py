@@ -59,7 +59,7 @@ def compare(
     after a stop; with more seeds or more recipes it runs what is missing.
     """
     from plait.cli.plan import read_amounts
-    from plait.errors import RunError
+    from plait.errors import RunError, UsageError
     from plait.reproduce import Order, name_rows, plan_work
     from plait.results import read_records
     from plait.results.comparison import compare_recipes
@@ -77,6 +77,9 @@ def compare(
         keep=keep,
     )
     work = plan_work(rows, order, lambda config: read_amounts(config, data, {}))
+    for run in work.runs.values():
+        if not any(task.dev for task in run.config.tasks.values()):
+            raise UsageError(f"{run.recipe} names no dev files: there is nothing to compare it by")
     failed = make_records(work, data, workers, _command(recipes, order, workers, data))
     if (out / order.place).is_dir():
         records = read_records(out, order.place)
