@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import pytest
@@ -45,7 +46,7 @@ def stamps(tmp_path):
     return {str(p.relative_to(tmp_path / "compared")): p.stat().st_mtime_ns for p in found}
 
 
-def test_recipes_are_run_under_the_same_seeds_once(compare, tmp_path):
+def test_recipes_are_run_under_the_same_seeds_once(compare, plait, tmp_path):
     done = compare("--seeds", "2")
     assert done.code == 0, done.err
     names = {f"own/{name}/seed-{seed}.json" for name in ("plain", "surgery") for seed in (5, 6)}
@@ -64,6 +65,8 @@ def test_recipes_are_run_under_the_same_seeds_once(compare, tmp_path):
     new = {f"own/{name}/seed-7.json" for name in ("plain", "surgery")}
     assert new <= after.keys()
     assert (tmp_path / "compared/runs/own/plain/seed-7/model.safetensors").is_file()
+    told = plait("compare", tmp_path / "compared/runs/own/plain", "--json")
+    assert list(json.loads(told.out)["recipes"]["plain"]["overall"]) == ["7"]
     cells = next(line for line in more.out.splitlines() if line.startswith("surgery  ")).split()
     assert cells[-3:-1] == ["3", "2"]  # seeds, updates, minutes
 
@@ -98,3 +101,9 @@ def test_recipes_without_dev_files_are_refused_before_training(compare, tmp_path
     (tmp_path / "surgery.toml").write_text(SURGERY + tasks)
     assert "surgery names no dev files" in compare().complaint()
     assert not (tmp_path / "compared").exists()
+
+
+def test_recipes_and_runs_are_not_mixed(compare, plait, tmp_path):
+    done = plait("compare", "plain.toml", tmp_path)
+    assert "recipes to run, or folders of finished runs, not both" in done.complaint()
+    assert "with --out" in plait("compare", "plain.toml").complaint()

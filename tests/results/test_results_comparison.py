@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_records import make_record
 
+from plait.errors import UsageError
 from plait.results.comparison import compare_recipes, write_comparison
 from plait.results.records import Record, Records
 
@@ -106,3 +107,26 @@ def test_the_page_says_in_what_they_differ_and_who_fell():
 def test_a_recipe_that_was_not_run_is_left_out():
     made = compared(rows("plain"), rows("other"), order=["plain", "failed", "other"])
     assert made.recipes == ("plain", "other")
+
+
+def test_who_is_held_against_and_by_which_figures():
+    groups = [list(rows("plain")), list(rows("other", 0.05)), list(rows("third"))]
+    records = Records([record for group in groups for record in group])
+    made = compare_recipes(records, ["plain", "other", "third"], ["sst"], against="other")
+    assert made.recipes == ("other", "plain", "third")
+    assert [(s.recipe, s.figure) for s in made.steps] == [("plain", "sst"), ("third", "sst")]
+    told = made.to_json()
+    assert told["against"] == "other"
+    assert told["recipes"]["plain"]["sst"]["0"] == 0.5
+    assert [test["here"] for test in told["tests"]] == ["worse", "worse"]
+    with pytest.raises(UsageError, match="did you mean 'plain'"):
+        compare_recipes(records, ["plain", "other"], against="plane")
+    with pytest.raises(UsageError, match="did you mean 'quora'"):
+        compare_recipes(records, ["plain", "other"], ["quor"])
+
+
+def test_figures_of_other_dev_rows_are_not_compared():
+    short = make_record("short", BASE)
+    short["dev"]["tasks"]["sst"]["num_examples"] = 100
+    with pytest.raises(UsageError, match="1,101 dev rows of sst and short on 100"):
+        compared(rows("plain"), [Record.model_validate(short)])

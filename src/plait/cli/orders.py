@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from plait.engines import Engine
     from plait.reproduce import Run, Work
@@ -25,29 +25,40 @@ class Workers(NamedTuple):
         return [*jobs, *self.engine.words()]
 
 
-def make_records(work: Work, data: str | None, workers: Workers, command: str) -> dict[str, str]:
+def make_records(
+    work: Work,
+    data: str | None,
+    workers: Workers,
+    command: str,
+    say: Callable[[str], None] = typer.echo,
+) -> dict[str, str]:
     """Make all that is still to be made; return the reasons of what failed.
 
-    `command` is the one that goes on after a stop.
+    `command` is the one that goes on after a stop; `say` hears what each came to.
     """
     failed: dict[str, str] = {}
-    _train(work, data, workers, command, failed)
-    _combine(work, data, failed)
+    _train(work, data, workers, command, failed, say)
+    _combine(work, data, failed, say)
     work.tidy()
     return failed
 
 
 def _train(
-    work: Work, data: str | None, workers: Workers, command: str, failed: dict[str, str]
+    work: Work,
+    data: str | None,
+    workers: Workers,
+    command: str,
+    failed: dict[str, str],
+    say: Callable[[str], None],
 ) -> None:
     """Train what is still to be trained."""
     total = len(work.runs)
     if not total:
-        typer.echo(f"{work.num_done} records are there already: nothing is left to train")
+        say(f"{work.num_done} records are there already: nothing is left to train")
         return
 
     def hear(name: str) -> None:
-        _tell(name, work.finish(work.runs[name]))
+        say(_describe(name, work.finish(work.runs[name])))
 
     if (workers.num_jobs or 1) > 1 or workers.engine.is_ray:
         from plait.cli.jobs import train_at_once
@@ -92,7 +103,9 @@ def _train_one(
     return True
 
 
-def _combine(work: Work, data: str | None, failed: dict[str, str]) -> None:
+def _combine(
+    work: Work, data: str | None, failed: dict[str, str], say: Callable[[str], None]
+) -> None:
     """Make the ensembles of what was trained."""
     from plait.cli.display import Display
 
@@ -103,16 +116,15 @@ def _combine(work: Work, data: str | None, failed: dict[str, str]) -> None:
         with Display() as display:
             display.begin("scoring")
             record = work.finish_ensemble(ensemble, data, display.scoring)
-        _tell(ensemble.name, record)
+        say(_describe(ensemble.name, record))
 
 
-def _tell(name: str, record: Mapping[str, Any]) -> None:
+def _describe(name: str, record: Mapping[str, Any]) -> str:
     from plait.cli.display import figure
 
     scores = record.get("dev")
     if scores is None:
-        typer.echo(f"{name}: no dev set to score")
-        return
+        return f"{name}: no dev set to score"
     figures = "  ".join(f"{task} {figure(value)}" for task, value in scores["primary"].items())
     overall = figure(scores["summary"]["overall"])
-    typer.echo(f"{name}: {figures}  overall {overall}  ({record['seconds']:.0f} s)")
+    return f"{name}: {figures}  overall {overall}  ({record['seconds']:.0f} s)"

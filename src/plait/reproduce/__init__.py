@@ -6,7 +6,19 @@
 A record that is there is not made again, so that many sittings make one set of results.
 """
 
+from plait.reproduce.finished import find_runs, gather_records
 from plait.reproduce.rows import Row, find_rows, name_rows
 from plait.reproduce.work import Members, Order, Run, Work, plan_work
 
-__all__ = ["Members", "Order", "Row", "Run", "Work", "find_rows", "name_rows", "plan_work"]
+__all__ = [
+    "Members",
+    "Order",
+    "Row",
+    "Run",
+    "Work",
+    "find_rows",
+    "find_runs",
+    "gather_records",
+    "name_rows",
+    "plan_work",
+]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plait.config import flatten
+from plait.errors import UsageError, suggest
 from plait.results.findings import compare
 from plait.results.markdown import (
     between,
@@ -56,6 +57,21 @@ class Step:
             alone = low > 0 or high < 0
             return "perhaps: not with the other tests in mind" if alone else "within the noise"
         return "better" if self.found.value > 0 else "worse"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        told = {"recipe": self.recipe, "figure": self.figure, "here": self.verdict}
+        if isinstance(self.found, str):
+            return told
+        return {
+            **told,
+            "difference": self.found.value,
+            "interval": list(self.found.interval),
+            "p": self.found.p_value(),
+            "holm": self.corrected,
+            "seeds": self.found.num_seeds,
+            "paired": self.found.is_paired,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +126,20 @@ class Comparison:
             rows.append(cells + [""] * (len(DIFFERENCES) - len(cells)))
         return rows
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: each figure by seed, and the tests."""
+        return {
+            "recipes": {
+                recipe: {
+                    figure: {str(s): v for s, v in self.records.figures(recipe, figure).items()}
+                    for figure in self.figures
+                }
+                for recipe in self.recipes
+            },
+            "against": self.recipes[0],
+            "tests": [step.to_json() for step in self.steps],
+        }
+
     def cautions(self) -> Iterator[str]:
         """Yield what to have in mind with the figures."""
         for recipe in self.recipes:
@@ -136,10 +166,32 @@ class Comparison:
         return rows
 
 
-def compare_recipes(records: Records, recipes: Sequence[str]) -> Comparison:
-    """Compare each recipe with the first by every figure that both have."""
+def compare_recipes(
+    records: Records,
+    recipes: Sequence[str],
+    figures: Sequence[str] = (),
+    against: str | None = None,
+) -> Comparison:
+    """Compare each recipe with the first by every figure that both have, or by those named.
+
+    `against` is the one that takes the first one's place.
+    """
     run = tuple(recipe for recipe in recipes if records.row(recipe))
-    pairs = [(recipe, figure) for recipe in run[1:] for figure in _shared(records, run[0], recipe)]
+    if against is not None:
+        if against not in run:
+            raise UsageError(f"none of them is called {against!r}{suggest(against, run)}")
+        run = (against, *(recipe for recipe in run if recipe != against))
+    _check_rows(records)
+    known = [*dict.fromkeys(task for record in records for task in record.dev.tasks), OVERALL]
+    for name in figures:
+        if name not in known:
+            raise UsageError(f"none of them has a figure {name!r}{suggest(name, known)}")
+    pairs = [
+        (recipe, figure)
+        for recipe in run[1:]
+        for figure in _shared(records, run[0], recipe)
+        if not figures or figure in figures
+    ]
     found = {
         (recipe, figure): compare([(recipe, None)], [(run[0], None)], figure, records)
         for recipe, figure in pairs
@@ -185,6 +237,19 @@ def write_comparison(comparison: Comparison) -> str:
 def _as_table(rows: list[list[str]], num_words: int = 1) -> list[str]:
     header, *others = rows
     return table(header, ([f"`{name}`", *cells] for name, *cells in others), num_words)
+
+
+def _check_rows(records: Records) -> None:
+    """Refuse figures of one task that are of different dev rows."""
+    sizes: dict[str, tuple[int, Record]] = {}
+    for record in records:
+        for task, own in record.dev.tasks.items():
+            number, other = sizes.setdefault(task, (own.num_examples, record))
+            if number != own.num_examples:
+                raise UsageError(
+                    f"{other.recipe} was scored on {number:,} dev rows of {task} and "
+                    f"{record.recipe} on {own.num_examples:,}: their figures cannot be compared"
+                )
 
 
 def _shared(records: Records, first: str, second: str) -> list[str]:
