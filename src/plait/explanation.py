@@ -102,10 +102,13 @@ def explain(
         raise UsageError(f"there is no method {method!r}{suggest(method, get_args(Method))}")
     if draws < 2:
         raise UsageError(f"draws must be 2 or more, not {draws}")
-    (prediction,) = model.predict(task, [text])
-    column = choose_column(spec, prediction, label)
-    plan = Plan.make((text,) if isinstance(text, str) else text, method, draws, seed)
+    texts = model.take_texts(task, text)
+    if not all(one.strip() for one in texts):
+        raise UsageError("the text is empty: there is nothing to explain")
+    plan = Plan.make(texts, method, draws, seed)
     answers = model.answer(task, model.tokenise(plan.rows, blank=True))
+    prediction = model.describe(task, answers[0])
+    column = choose_column(spec, prediction, label)
     values = answers if column is None else answers[:, column]
     return Explanation(
         prediction,

@@ -143,16 +143,21 @@ class Answerer(ABC):
 
     def predict(self, task: str, texts: Sequence[Text]) -> list[Prediction]:
         """Answer one task for each text, or pair of texts, in order."""
-        spec = self.task(task).spec
+        self.task(task)
         require_list(texts)
-        rows = [tuple(text) if isinstance(text, tuple | list) else (text,) for text in texts]
+        rows = [self.take_texts(task, text) for text in texts]
         if not rows:
             return []
-        for row in rows:
-            if len(row) != len(spec.text):
-                wanted = "two texts" if spec.is_pair else "one text"
-                raise UsageError(f"task {task!r} takes {wanted} an example, not {len(row)}")
         return [self.describe(task, answer) for answer in self.answer(task, self.tokenise(rows))]
+
+    def take_texts(self, task: str, text: Text) -> tuple[str, ...]:
+        """Return an example's texts as a tuple, as many as the task takes."""
+        row = tuple(text) if isinstance(text, tuple | list) else (text,)
+        spec = self.task(task).spec
+        if len(row) != len(spec.text):
+            wanted = "two texts" if spec.is_pair else "one text"
+            raise UsageError(f"task {task!r} takes {wanted} an example, not {len(row)}")
+        return row
 
     def predict_file(
         self,

@@ -56,6 +56,8 @@ def test_what_is_refused(plait, trained, words, told):
 def test_effects_add_up_to_what_predicting_says(trained):
     model, text = load(trained), "the film was great and the book was awful on some days"
     found = explain(model, "mood", text)
-    assert found.prediction == model.predict("mood", [text])[0]
+    (expected,) = model.predict("mood", [text])
+    assert found.prediction.label == expected.label
+    assert found.prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
     assert sum(p.effect for p in found.parts) == pytest.approx(found.value - found.bare, abs=1e-5)
     assert any(abs(part.effect) > 1e-4 for part in found.parts)

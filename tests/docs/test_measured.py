@@ -62,3 +62,14 @@ def test_large_data():
             memory = f"{old['own_peak_mib']:,} | {own['own_peak_mib']:,}"
             assert f"| {case} | {turn} | {memory} | {own['cpu_seconds']:.0f} |" in PAGE
         assert f"{own['imports_mib']} MiB are there once the imports are done" in PAGE
+
+
+def test_explanations():
+    record = json.loads((ROOT / "results" / "explain.json").read_text(encoding="utf-8"))
+    for name, side in record["sides"].items():
+        pairs = zip(side["lost"], side["error"], strict=True)
+        cells = (f"{lost:.3f} ± {error:.3f}".replace("0.", ".") for lost, error in pairs)
+        assert f"| {name} | {' | '.join(cells)} |" in PAGE
+    how = (ROOT / "docs" / "how-to" / "explain.md").read_text(encoding="utf-8")
+    for side in record["sides"].values():
+        assert f"{side['lost'][2]:.2f}" in how
