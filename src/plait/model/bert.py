@@ -302,7 +302,7 @@ class Bert(Encoder):
             cast("Layer", layer).attention.dropout = p
 
     def layer_of(self, name: str) -> int:
-        """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 pooler."""
+        """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 the pooler."""
         part, _, rest = name.partition(".")
         if part == "layers":
             return int(rest.partition(".")[0]) + 1

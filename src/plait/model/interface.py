@@ -105,8 +105,12 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def layer_of(self, name: str) -> int:
-        """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 pooler."""
+        """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 above them."""
         raise NotImplementedError
+
+    def is_pooler(self, name: str) -> bool:
+        """Say whether a parameter is the pooler's, on which `hidden` does not depend."""
+        return "pooler" in name.split(".")
 
     def set_dropout(self, p: float | None, attention: float | None = None) -> None:
         """Give every dropout of the encoder the same probability, attention's its own.

@@ -242,7 +242,7 @@ def _freeze(
     encoder = parts.model.encoder
     if all(head.takes == "hidden" for head in heads):  # nothing depends on the pooler
         for name, parameter in encoder.named_parameters():
-            if encoder.layer_of(name) > encoder.num_layers:
+            if encoder.is_pooler(name):
                 parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in encoder.parameters()):
         raise RecipeError(f"{where}: the encoder is frozen, and it is all that pre-training keeps")
