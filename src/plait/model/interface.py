@@ -122,6 +122,16 @@ class Encoder(nn.Module):
         if attention is not None:
             self._set_attention_dropout(attention)
 
+    def drops_out(self) -> bool:
+        """Say whether any of its dropouts is above 0."""
+        return any(
+            value > 0
+            for module in self.modules()
+            for name, value in vars(module).items()
+            if isinstance(value, int | float)
+            and (name == "p" if isinstance(module, nn.Dropout) else "dropout" in name)
+        )
+
     def _set_attention_dropout(self, p: float) -> None:  # noqa: ARG002
         """Refuse it: other models have it under names of their own."""
         raise EncoderError(
