@@ -265,7 +265,8 @@ class Bert(Encoder):
         for i, layer in enumerate(self.layers):
             here = None if adapter is None else adapter.at(i)
             outputs.append(layer(outputs[-1], mask, here))
-        return Encoded(outputs[-1], tuple(outputs), self.pooler(outputs[-1]))
+        last = outputs[-1] if adapter is None else adapter.finish(outputs[-1], mask)
+        return Encoded(last, tuple(outputs), self.pooler(last))
 
     def _room(self, tokens: Tokens) -> int | None:
         """Say how many tokens to make room for when the padding is left out; None to keep it."""

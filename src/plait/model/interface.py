@@ -24,7 +24,7 @@ class Encoded:
     """What an encoder makes of a batch. Padded positions hold finite values of no meaning."""
 
     hidden: Tensor
-    """[rows, length, width], output of the last layer."""
+    """[rows, length, width], output of the last layer, and of what an adapter has above it."""
     layers: tuple[Tensor, ...]
     """Output of the embeddings, then of each layer; each [rows, length, width]. None where
     the encoder left the padding out on its way."""
@@ -57,6 +57,13 @@ class Adapter(nn.Module):
     def at(self, layer: int) -> LayerAdapter:
         """Return what it does in a layer, counted from 0 at the bottom."""
         raise NotImplementedError
+
+    def finish(self, hidden: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
+        """Change the last layer's output [rows, length, width], here not at all.
+
+        `mask` [rows, 1, 1, length] is True at real tokens.
+        """
+        return hidden
 
     def merge(self, encoder: Encoder) -> bool:  # noqa: ARG002
         """Put it into the encoder's own weights for good, and say so; few adapters can."""
