@@ -33,6 +33,9 @@ class Weighting(ABC):
     """Learning rate of its own parameters; the heads' unless set."""
     capturable: ClassVar[bool] = False
     """Whether it keeps to the above, so that a CUDA graph can replay it."""
+    compares: ClassVar[bool] = False
+    """Whether it sets the tasks of an update against each other, so that it has no use for updates
+    of one."""
     looks_again: ClassVar[bool] = False
     """Whether it wants the losses of the same batches once more after the update, which
     costs a forward pass over each of them."""
@@ -184,10 +187,11 @@ class FAMO(Weighting):
     code they move by Adam at rate `lr`, with `gamma` times the logit added to its gradient.
 
     The weights of an update add up to 1: where it has batches of one task only, its loss is
-    left as it is. So use a schedule whose turns have several tasks, or `accumulate`.
+    left as it is. So it takes a schedule whose turns have several tasks, or `accumulate`.
     """
 
     capturable = True
+    compares = True
     looks_again = True
 
     def __init__(

@@ -54,6 +54,7 @@ WORTH_TRYING: dict[tuple[str, str], list[dict[str, Any]]] = {
         {"targets": ["output"], "alpha": 4.0, "dropout": 0.2},
     ],
     ("adapter", "pal"): [{"size": 6, "heads": 3, "dropout": 0.0}],
+    ("adapter", "top"): [{"layers": 2, "inner": 10, "heads": 4, "dropout": 0.0}],
     ("augmentation", "gender-swap"): [{"share": 0.5}, {"pairs": [["he", "they"], ["a", "the"]]}],
     ("augmentation", "other-order"): [{"share": 0.5}],
     ("augmentation", "closure"): [{"per_group": 1}, {"most": 2, "negatives": True, "largest": 9}],

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from plait.errors import RecipeError
 from plait.model.adapters import ADAPTERS, PAL
 from plait.model.encoder import build_encoder
 from plait.model.interface import Adapter
@@ -159,3 +160,62 @@ def test_eight_pals_add_13_percent_to_bert_base():
     """The paper's figure for GLUE's eight tasks: 1.13 times the parameters."""
     one = sum(p.numel() for p in build("pal", 768, 12, 12).parameters())
     assert 8 * one / 110e6 == pytest.approx(0.13, abs=0.005)
+
+
+# --- layers on top -----------------------------------------------------------------------
+
+
+def make_torchs(part: nn.Module, heads: int) -> nn.Module:
+    """Put one of our layers into torch's own, whose norms come first."""
+    width, inner = part.out.out_features, part.up.out_features
+    theirs = nn.TransformerEncoderLayer(
+        width, heads, inner, 0.0, "gelu", layer_norm_eps=1e-12, batch_first=True, norm_first=True
+    )
+    with torch.no_grad():
+        theirs.self_attn.in_proj_weight.copy_(part.qkv.weight)
+        theirs.self_attn.in_proj_bias.zero_()
+    theirs.self_attn.out_proj.load_state_dict(part.out.state_dict())
+    theirs.norm1.load_state_dict(part.attention_norm.state_dict())
+    theirs.norm2.load_state_dict(part.norm.state_dict())
+    theirs.linear1.load_state_dict(part.up.state_dict())
+    theirs.linear2.load_state_dict(part.down.state_dict())
+    return theirs
+
+
+def test_layers_on_top_are_torchs_own(tiny_encoder_config, tiny_batch):
+    tokens = tiny_batch(TaskSpec(kind="binary", text=("a", "b"))).tokens
+    encoder = build_encoder(tiny_encoder_config).eval()
+    top = build("top", 16, 2, 2, layers=2, heads=4, inner=24).eval()
+    for parameter in top.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    found = encoder(tokens, None, top)
+    hidden = plain = encoder(tokens).hidden
+    for part in top.layers:
+        hidden = make_torchs(part, 4)(hidden, src_key_padding_mask=~tokens.mask)
+    real = tokens.mask
+    torch.testing.assert_close(found.hidden[real], hidden[real], rtol=0, atol=1e-5)
+    assert not torch.allclose(hidden[real], plain[real], atol=1e-2)
+    pooled = encoder.pooler(found.hidden)
+    torch.testing.assert_close(found.pooled, pooled)
+
+
+def test_layers_on_top_begin_as_nothing(tiny_encoder_config, tiny_batch):
+    tokens = tiny_batch(TaskSpec(kind="binary", text=("a", "b"))).tokens
+    encoder = build_encoder(tiny_encoder_config).eval()
+    plain, found = encoder(tokens), encoder(tokens, None, build("top", 16, 2, 2).eval())
+    assert torch.equal(plain.hidden[tokens.mask], found.hidden[tokens.mask])
+    assert build("top", 16, 2, 2).layers[0].up.out_features == 64  # four times the width
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"layers": 0}, "layers must be 1 or more, not 0"),
+        ({"inner": 0}, "inner must be 1 or more, not 0"),
+        ({"heads": 3}, "a width of 16 cannot be shared out among 3 heads"),
+        ({"dropout": 1.0}, "dropout must be 0 or more and below 1"),
+    ],
+)
+def test_layers_on_top_that_cannot_be(settings, sentence):
+    with pytest.raises(RecipeError, match=sentence):
+        build("top", 16, 2, 2, **settings)

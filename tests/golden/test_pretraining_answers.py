@@ -177,6 +177,22 @@ def test_the_head_is_that_of_transformers():
     torch.testing.assert_close(head.decode(head(hidden)), theirs.cls(hidden), rtol=1e-5, atol=1e-5)
 
 
+def test_the_head_of_an_encoder_whose_words_are_narrower_than_its_layers():
+    transformers = pytest.importorskip("transformers")
+    config = {"hidden_size": 16, "embedding_size": 6, "num_attention_heads": 2, "vocab_size": 50}
+    config |= {"intermediate_size": 24, "num_hidden_layers": 1, "hidden_act": "gelu"}
+    torch.manual_seed(0)
+    theirs = transformers.AlbertForMaskedLM(transformers.AlbertConfig(**config)).eval()
+    encoder = build_encoder({"model_type": "albert", **config}, "auto")
+    head = WordHead(encoder)
+    with torch.no_grad():
+        encoder.word_table().copy_(theirs.get_input_embeddings().weight)
+        head.dense.load_state_dict(theirs.predictions.dense.state_dict())
+        head.norm.load_state_dict(theirs.predictions.LayerNorm.state_dict())
+    hidden = torch.randn(3, 5, 16)
+    torch.testing.assert_close(head.decode(head(hidden)), theirs.predictions(hidden))
+
+
 def test_the_loss_is_over_the_chosen_places_alone():
     theirs, _, head = make_pair()
     tokens = many_tokens(6, 20)

@@ -70,7 +70,9 @@ def test_it_is_part_of_the_state(tiny_model, tiny_batch, tiny_specs, name):
         assert torch.equal(model.eval()(task, tokens), other.eval()(task, tokens))
 
 
-@pytest.mark.parametrize("adapters", [{}, {"same": {"name": "lora"}}, {"same": {"name": "pal"}}])
+@pytest.mark.parametrize(
+    "adapters", [{}, *({"same": {"name": name}} for name in ("lora", "pal", "top"))]
+)
 @pytest.mark.parametrize("pooling", ["mean", "cls-pooler"])
 def test_a_reader_answers_alike_and_leaves_the_encoder_without_gradient(
     tiny_model, tiny_batch, tiny_specs, adapters, pooling

@@ -113,6 +113,12 @@ def test_a_pooler_that_nothing_depends_on_stays(run, recipe):
         assert torch.equal(load_file(outcome.folder / "model.safetensors")[name], begun) != moves
 
 
+def test_two_views_of_a_text_may_differ_by_attention_alone(run):
+    dropped = ["encoder.dropout=0.0", "encoder.attention_dropout=0.3"]
+    outcome = run("a", *BEFORE["simcse"], *dropped, "train.max_steps=3")
+    assert losses(outcome.folder, "simcse")
+
+
 def test_triplets_from_a_file(run, nli):
     settings = [
         *nli,

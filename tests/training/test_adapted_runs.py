@@ -209,7 +209,7 @@ class Notes(Listener):
         self.heard.append(text)
 
 
-@pytest.mark.parametrize("name", ["lora", "pal"])
+@pytest.mark.parametrize("name", ["lora", "pal", "top"])
 def test_two_updates_end_to_end(recipe, tmp_path, name):
     config = recipe({"adapter": name, "touch_encoder": False, "augment": "gender-swap"})
     notes = Notes()

@@ -9,6 +9,9 @@ import torch
 
 from plait.config import StageConfig
 from plait.errors import RecipeError
+from plait.model.encoder import build_encoder
+from plait.model.heads import HEADS
+from plait.model.multitask import MultitaskModel
 from plait.training.optimizer import build_optimizer, freeze, rate_factor, set_rate
 
 
@@ -163,6 +166,23 @@ def test_the_last_layer_alone(tiny_model):
     model = tiny_model()
     freeze(model, StageConfig(mode="last-layer"))
     assert training(model) == heads(model)
+
+
+SHARING = {"albert": {"embedding_size": 8}, "mpnet": {}}
+"""Architectures whose layers share parameters: all of them, or what tells places apart."""
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("kind", SHARING)
+def test_what_layers_share_trains_whatever_the_pooling(tiny_encoder_config, kind, pooling):
+    pytest.importorskip("transformers")
+    config = {**tiny_encoder_config, **SHARING[kind], "model_type": kind, "pad_token_id": 0}
+    encoder = build_encoder(config, "auto")
+    head = HEADS.build("linear", "tasks.mood.head", encoder.width, 3, False)
+    model = MultitaskModel(encoder, {"mood": head}, pooling)
+    freeze(model, StageConfig())
+    names = {name for name, _ in model.named_parameters()}
+    assert names - training(model) == {name for name in names if ".pooler." in name}
 
 
 def test_adapters_train_with_the_last_layer(tiny_model):

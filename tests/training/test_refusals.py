@@ -48,12 +48,19 @@ def test_a_folder_with_anything_in_it_is_not_touched(runs):
     assert [p.name for p in (runs.folder / "a").iterdir()] == ["thesis.txt"]
 
 
-def test_surgery_on_one_task_at_a_time_is_refused(runs):
-    with pytest.raises(RecipeError, match=r"aggregator = 'pcgrad' .* each update .* has one"):
-        runs.train("a", "train.aggregator='pcgrad'", "train.schedule='round-robin'")
+@pytest.mark.parametrize("part", ["aggregator='pcgrad'", "weighting='famo'"])
+def test_a_part_that_compares_tasks_needs_updates_of_several(runs, part):
+    one = f"{part.replace('=', ' = ')} .* each update of schedule '{{}}' has one"
+    with pytest.raises(RecipeError, match=one.format("round-robin")):
+        runs.train("a", f"train.{part}", "train.schedule='round-robin'")
+    # Turns add up inside an epoch only, and each of these epochs is one task's.
+    with pytest.raises(RecipeError, match=one.format("by-epoch")):
+        runs.train("a", f"train.{part}", "train.schedule='by-epoch'", "train.accumulate=4")
     assert not (runs.folder / "a").exists()
-    runs.train("b", "train.aggregator='pcgrad'", "train.accumulate=2", "train.max_steps=2")
-    runs.train("c", "train.aggregator='pcgrad'", "train.tasks=['mood']", "train.max_steps=2")
+    runs.train("b", f"train.{part}", "train.accumulate=2", "train.max_steps=2")
+    runs.train("c", f"train.{part}", "train.tasks=['mood']", "train.max_steps=2")
+    sequential = "train.schedule={name='sequential', cap=1}"
+    runs.train("d", f"train.{part}", sequential, "train.accumulate=2", "train.max_steps=2")
 
 
 def test_an_empty_folder_will_do(runs):

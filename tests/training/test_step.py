@@ -593,6 +593,20 @@ def test_there_are_no_cosines_where_no_two_gradients_are_seen(
         assert (result.rows, result.cosines) == ((), None)
 
 
+@pytest.mark.parametrize("aggregator", ["pcgrad", {"name": "sum", "watch": True}])
+def test_there_are_no_cosines_where_the_encoder_is_frozen(
+    tiny_model, make_step, batches, aggregator
+):
+    stage = STAGE.model_copy(update={"mode": "last-layer"})
+    plain, step = (
+        make_step(tiny_model(pooling="cls"), a, stage=stage) for a in ("sum", aggregator)
+    )
+    assert step([batches]).cosines is None
+    plain([batches])
+    for name, tensor in plain.model.state_dict().items():
+        assert torch.equal(tensor, step.model.state_dict()[name]), name
+
+
 def test_a_gradient_of_0_has_a_cosine_of_0(tiny_model, make_step, batches):
     step = make_step(tiny_model(), "pcgrad", weights={**WEIGHTS, "same": 0.0})
     cosines = step([batches]).cosines

@@ -70,7 +70,7 @@ class FileConfig(Section):
     text: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = None
     """Text columns, where this file calls them otherwise."""
     label: str | tuple[str, ...] | None = None
-    """Column of the label, or of each label, where this file calls it otherwise."""
+    """Column of the label, or of each label or vote, where this file calls it otherwise."""
     id: str | None = None
     """Column of the row's name; an empty word says that this file has none."""
     label_map: dict[str, float] | None = None
@@ -119,7 +119,8 @@ class TaskConfig(Section, TaskSpec):
     about: str = ""
     """A sentence for readers."""
     label: str | tuple[str, ...] | None = None
-    """Column of the label. For labels also a list of columns of 0 and 1, one for each label."""
+    """Column of the label. For labels also a list of columns of 0 and 1, one for each label; for a
+    score of columns of votes, of which the mean is taken."""
     label_separator: str = Field(default=";", min_length=1)
     """What stands between labels in one column. Only for labels."""
     id: str | None = None
@@ -182,11 +183,11 @@ class TaskConfig(Section, TaskSpec):
     @model_validator(mode="after")
     def _check_columns(self) -> TaskConfig:
         if isinstance(self.label, tuple):
-            if self.kind != "labels":
+            if self.kind not in ("labels", "score"):
                 raise ValueError(f"a task of kind {self.kind!r} has one label column, not a list")
             if len(self.label) < 2:
                 raise ValueError("a list of label columns has two or more; one stands by itself")
-            if len(self.label) != len(self.labels):
+            if self.kind == "labels" and len(self.label) != len(self.labels):
                 raise ValueError(
                     f"label names {len(self.label)} columns for {len(self.labels)} labels"
                 )

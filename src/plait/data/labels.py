@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from plait.data.source import LIST_MARK, plain_text
 from plait.types import TaskSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -39,6 +40,8 @@ class LabelReader:
 
     shape: tuple[int, ...] = ()
     """Of what a label becomes: one number."""
+    votes: bool = False
+    """Whether several columns are votes on one score: some may be missing, and the mean counts."""
 
     def __init__(self, spec: TaskSpec, label_map: Mapping[str, float]):
         self.spec = spec
@@ -54,10 +57,25 @@ class LabelReader:
         self.numbers_are_listed = any(_is_number(key) for key in [*self.table, *words])
 
     def read(self, written: str | None) -> float | npt.NDArray[np.float64]:
-        """Return a label's value, or raise a LabelError."""
+        """Return a label's value, or raise a LabelError; nan for a vote that is missing."""
         if written is not None and written.startswith(LIST_MARK):
-            raise LabelError("unknown label", "the label is a list, which is for kind = 'labels'")
+            if self.spec.kind != "score":
+                told = "the label is a list, which is for kind = 'labels', or for votes on a score"
+                raise LabelError("unknown label", told)
+            words = [word for word in written.split(LIST_MARK) if word.strip()]
+            return fmean(map(self.read_one, words or [""]))
+        if self.votes and not (written or "").strip():
+            return math.nan
         return self.read_one(written)
+
+    def join(self, columns: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+        """Turn the values of several columns into those of the rows; nan without any vote."""
+        values = np.stack(columns, axis=1)
+        if not self.votes:
+            return values
+        counts, means = (~np.isnan(values)).sum(axis=1), np.full(len(values), np.nan)
+        np.divide(np.nansum(values, axis=1), counts, out=means, where=counts > 0)
+        return means
 
     def read_one(self, written: str | None) -> float:
         """Return the number that one word stands for."""
@@ -163,11 +181,13 @@ def build_reader(
     label_map: Mapping[str, float],
     scale: tuple[float, float] | None = None,
 ) -> LabelReader:
-    """Make what reads a task's labels out of one column, or of one for each label."""
-    if scale is not None:
-        return ScaledReader(task, label_map, scale)
+    """Make what reads a task's labels out of one column, or of one for each label or vote."""
     if task.kind != "labels":
-        return LabelReader(task, label_map)
+        reader = LabelReader(task, label_map)
+        if scale is not None:
+            reader = ScaledReader(task, label_map, scale)
+        reader.votes = len(columns) > 1
+        return reader
     if len(columns) > 1:
         return LabelReader(YES_OR_NO, label_map)
     return LabelSetReader(task, label_map, task.label_separator)

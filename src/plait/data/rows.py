@@ -232,7 +232,10 @@ class RowReader:
                 self._read_labels(array, f"column {name!r}: " if len(names) > 1 else "", complain)
                 for name, array in zip(names, chunk.columns[num_texts:], strict=False)
             ]
-            values = found_labels[0] if len(names) == 1 else np.stack(found_labels, axis=1)
+            values = found_labels[0] if len(names) == 1 else self.labels.join(found_labels)
+            if self.labels.votes:
+                told = "no column of the label holds one"
+                complain(np.flatnonzero(np.isnan(values)), "missing label", told)
         for name, text in zip(self.columns.text, texts, strict=True):
             if not self.keep_empty:
                 complain(_where(pc.equal(text, "")), "empty text", f"column {name!r} is empty")

@@ -228,10 +228,10 @@ class Split:
             raise RecipeError(f"{where}.label must name the column of the label")
         if isinstance(label, str):
             return (label,)
-        if task.kind != "labels" or len(label) != len(task.labels):
+        if task.kind != "score" and (task.kind != "labels" or len(label) != len(task.labels)):
             raise RecipeError(
                 f"{where}: {config.path} names {len(label)} label columns; several are for "
-                "kind = 'labels', one for each label"
+                "kind = 'labels', one for each label, or for votes on a score"
             )
         return label
 

@@ -206,3 +206,79 @@ class _PALLayer(LayerAdapter):
     def after(self, total: Tensor, hidden: Tensor, mask: Tensor) -> Tensor:
         mixed = self.attention_of_layer(F.linear(hidden, self.shrink), mask)
         return total + F.linear(mixed, self.grow)
+
+
+@ADAPTERS.register("top")
+class TopLayers(Adapter):
+    """Whole layers of the task's own above the encoder's last.
+
+    The other place for a task's parameters in Stickland and Murray 2019, at the top of the encoder:
+    attention among the tokens, then a feed-forward net on each, `layers` times, before the pooling.
+    Each half adds to its input what it makes of it after a LayerNorm, and begins by adding 0, so
+    that the first step sees the encoder as it was. The paper narrows what its layers see, as in
+    pal; ours are whole.
+
+    `inner` is the width inside the feed-forward net, four times the encoder's unless set; `heads`
+    unless set are the encoder's. `dropout` falls on the attention's weights and on what each half
+    adds.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        num_layers: int,  # noqa: ARG002
+        num_heads: int,
+        *,
+        layers: int = 1,
+        inner: int | None = None,
+        heads: int | None = None,
+        dropout: float = 0.1,
+    ):
+        super().__init__()
+        inner, heads = 4 * width if inner is None else inner, num_heads if heads is None else heads
+        for name, value in (("layers", layers), ("inner", inner), ("heads", heads)):
+            if value < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}")
+        if width % heads:
+            raise ValueError(f"a width of {width} cannot be shared out among {heads} heads")
+        _check_dropout(dropout)
+        self.layers = nn.ModuleList(_TopLayer(width, inner, heads, dropout) for _ in range(layers))
+
+    def at(self, layer: int) -> LayerAdapter:  # noqa: ARG002
+        """Leave the encoder's own layers alone."""
+        return LayerAdapter()
+
+    def finish(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Go through the layers."""
+        for layer in self.layers:
+            hidden = layer(hidden, mask)
+        return hidden
+
+
+class _TopLayer(nn.Module):
+    """A layer whose norms come first (Xiong et al. 2020), so that it can begin as the identity."""
+
+    def __init__(self, width: int, inner: int, heads: int, dropout: float):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width, eps=1e-12)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width, eps=1e-12)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.heads, self.dropout = heads, nn.Dropout(dropout)
+        for part in (self.qkv, self.up):
+            nn.init.normal_(part.weight, std=0.02)
+        nn.init.zeros_(self.up.bias)
+        for part in (self.out, self.down):
+            nn.init.zeros_(part.weight)
+            nn.init.zeros_(part.bias)
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        qkv = self.qkv(self.attention_norm(hidden)).unflatten(-1, (3, self.heads, -1))
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        p = self.dropout.p if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p)
+        middle = hidden + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
+        inner = F.gelu(self.up(self.norm(middle)))
+        total: Tensor = middle + self.dropout(self.down(inner))
+        return total

@@ -265,7 +265,8 @@ class Bert(Encoder):
         for i, layer in enumerate(self.layers):
             here = None if adapter is None else adapter.at(i)
             outputs.append(layer(outputs[-1], mask, here))
-        return Encoded(outputs[-1], tuple(outputs), self.pooler(outputs[-1]))
+        last = outputs[-1] if adapter is None else adapter.finish(outputs[-1], mask)
+        return Encoded(last, tuple(outputs), self.pooler(last))
 
     def _room(self, tokens: Tokens) -> int | None:
         """Say how many tokens to make room for when the padding is left out; None to keep it."""
@@ -302,7 +303,7 @@ class Bert(Encoder):
             cast("Layer", layer).attention.dropout = p
 
     def layer_of(self, name: str) -> int:
-        """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 pooler."""
+        """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 the pooler."""
         part, _, rest = name.partition(".")
         if part == "layers":
             return int(rest.partition(".")[0]) + 1

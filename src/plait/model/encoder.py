@@ -289,7 +289,7 @@ class AutoEncoder(Encoder):
             hook.remove()
 
     def layer_of(self, name: str) -> int:
-        """Say where a parameter sits; what all layers share counts as the pooler does."""
+        """Say where a parameter sits; what all layers share is above them, as the pooler is."""
         if numbered := re.search(r"\.(?:layers?|h|blocks?)\.(\d+)\.", name):
             return int(numbered[1]) + 1
         return 0 if "embed" in name else self.num_layers + 1

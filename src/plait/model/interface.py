@@ -24,7 +24,7 @@ class Encoded:
     """What an encoder makes of a batch. Padded positions hold finite values of no meaning."""
 
     hidden: Tensor
-    """[rows, length, width], output of the last layer."""
+    """[rows, length, width], output of the last layer, and of what an adapter has above it."""
     layers: tuple[Tensor, ...]
     """Output of the embeddings, then of each layer; each [rows, length, width]. None where
     the encoder left the padding out on its way."""
@@ -57,6 +57,13 @@ class Adapter(nn.Module):
     def at(self, layer: int) -> LayerAdapter:
         """Return what it does in a layer, counted from 0 at the bottom."""
         raise NotImplementedError
+
+    def finish(self, hidden: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002
+        """Change the last layer's output [rows, length, width], here not at all.
+
+        `mask` [rows, 1, 1, length] is True at real tokens.
+        """
+        return hidden
 
     def merge(self, encoder: Encoder) -> bool:  # noqa: ARG002
         """Put it into the encoder's own weights for good, and say so; few adapters can."""
@@ -105,8 +112,12 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def layer_of(self, name: str) -> int:
-        """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 pooler."""
+        """Say where a parameter sits: 0 embeddings, 1..num_layers, num_layers + 1 above them."""
         raise NotImplementedError
+
+    def is_pooler(self, name: str) -> bool:
+        """Say whether a parameter is the pooler's, on which `hidden` does not depend."""
+        return "pooler" in name.split(".")
 
     def set_dropout(self, p: float | None, attention: float | None = None) -> None:
         """Give every dropout of the encoder the same probability, attention's its own.
@@ -117,6 +128,16 @@ class Encoder(nn.Module):
             self._set_every_dropout(p)
         if attention is not None:
             self._set_attention_dropout(attention)
+
+    def drops_out(self) -> bool:
+        """Say whether any of its dropouts is above 0."""
+        return any(
+            value > 0
+            for module in self.modules()
+            for name, value in vars(module).items()
+            if isinstance(value, int | float)
+            and (name == "p" if isinstance(module, nn.Dropout) else "dropout" in name)
+        )
 
     def _set_attention_dropout(self, p: float) -> None:  # noqa: ARG002
         """Refuse it: other models have it under names of their own."""

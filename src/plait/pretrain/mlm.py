@@ -31,9 +31,10 @@ class WordHead(Head):
     def __init__(self, encoder: Encoder):
         super().__init__()
         config = encoder.config
-        self.dense = nn.Linear(encoder.width, encoder.width)
-        self.norm = nn.LayerNorm(encoder.width, eps=config.get("layer_norm_eps", 1e-12))
-        self.bias = nn.Parameter(torch.zeros(len(encoder.word_table())))
+        num_words, width = encoder.word_table().shape  # ALBERT's words are narrower than its layers
+        self.dense = nn.Linear(encoder.width, width)
+        self.norm = nn.LayerNorm(width, eps=config.get("layer_norm_eps", 1e-12))
+        self.bias = nn.Parameter(torch.zeros(num_words))
         nn.init.normal_(self.dense.weight, std=config.get("initializer_range", 0.02))
         nn.init.zeros_(self.dense.bias)
         # A function, not the module: the table is the encoder's, and saved and trained as such.

@@ -109,8 +109,7 @@ class SimCSE(_SimCSE):
 
     def objectives(self, material: Material) -> dict[str, Objective]:
         """Return one, of every text once."""
-        drops = (m.p for m in material.encoder.modules() if isinstance(m, nn.Dropout))
-        if not any(drops):
+        if not material.encoder.drops_out():
             raise ValueError(
                 "it needs dropout in the encoder, which alone makes its two views of a text "
                 "differ; set encoder.dropout to 0.1, say"

@@ -101,12 +101,10 @@ def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
 def freeze(model: MultitaskModel, stage: StageConfig) -> None:
     """Let train what the stage trains, and nothing that no output depends on."""
     for name, parameter in model.encoder.named_parameters():
-        layer = model.encoder.layer_of(name)
-        is_pooler = layer > model.encoder.num_layers
         trains = stage.mode == "full-model" and (
             model.pooling == "cls-pooler"
-            if is_pooler
-            else stage.freeze_layers == 0 or layer > stage.freeze_layers
+            if model.encoder.is_pooler(name)
+            else stage.freeze_layers == 0 or model.encoder.layer_of(name) > stage.freeze_layers
         )
         parameter.requires_grad_(trains)
     shares = any(parameter.requires_grad for parameter in model.encoder.parameters())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from plait.pretrain.meta import MetaKind, Reptile
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
 from plait.training.build import build_kind, stage_settings
-from plait.training.loop import Passes, Stage, Stream, seed_everything, task_seed
+from plait.training.loop import Passes, Route, Stage, Stream, seed_everything, task_seed
 from plait.training.meta import FOMAMLStep, MetaStep, ReptileStep, build_outer_optimizer
 from plait.training.optimizer import add_weighting, build_optimizer, freeze
 from plait.training.step import Step, TaskParts
@@ -181,13 +182,36 @@ def _plan_stage(
         {task: _stream(parts, passes[task], objectives[task]) for task in names},
         _fit_together(parts, objectives, passes) if most > 1 else None,
     )
-    if plan.aggregator.per_task and most == 1 < len(names) and settings.accumulate == 1:
-        raise RecipeError(
-            f"{where}.aggregator = {settings.aggregator['name']!r} weighs the gradients of several "
-            f"tasks, but each update of schedule {settings.schedule['name']!r} has one: take a "
-            "round-robin with together = true, simultaneous, or accumulate above 1"
-        )
+    route = Route(name, index, settings, config.seed, schedule, passes)
+    _check_comparing(plan, route, where)
     return plan
+
+
+def _check_comparing(plan: _Plan, route: Route, where: str) -> None:
+    """Refuse parts that compare tasks where every update has but one of several."""
+    settings = route.config
+    if plan.aggregator.per_task:
+        told = f"aggregator = {settings.aggregator['name']!r} weighs the gradients"
+    elif plan.weighting.compares:
+        told = f"weighting = {settings.weighting['name']!r} compares the losses"
+    else:
+        return
+    if len(plan.objectives) > 1 and not _mixes(route):
+        raise RecipeError(
+            f"{where}.{told} of several tasks, but each update of schedule "
+            f"{settings.schedule['name']!r} has one: take a round-robin with together = true, "
+            "simultaneous, or a schedule that mixes tasks with accumulate above 1"
+        )
+
+
+def _mixes(route: Route) -> bool:
+    """Say whether any update of a stage takes batches of two tasks."""
+    for epoch in range(route.config.epochs):
+        turns = route.turns(epoch)
+        while window := list(islice(turns, route.config.accumulate)):
+            if len({task for turn in window for task in turn}) > 1:
+                return True
+    return False
 
 
 def _find_objectives(
@@ -242,7 +266,7 @@ def _freeze(
     encoder = parts.model.encoder
     if all(head.takes == "hidden" for head in heads):  # nothing depends on the pooler
         for name, parameter in encoder.named_parameters():
-            if encoder.layer_of(name) > encoder.num_layers:
+            if encoder.is_pooler(name):
                 parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in encoder.parameters()):
         raise RecipeError(f"{where}: the encoder is frozen, and it is all that pre-training keeps")

@@ -363,7 +363,7 @@ class Step:
             self.team.reduce(self.gradients.total[len(self.gradients.reduced) :])
         else:
             self.team.reduce(self.gradients.total)
-        if not len(rows) or len(self.gradients.rows) == 1:  # they added up in its place
+        if not rows.numel() or len(self.gradients.rows) == 1:  # none, or they added up in its place
             return None
         if len(rows) == 1 or not isinstance(self.aggregator, Mixing):
             self.gradients.reduced.copy_(self.aggregator(rows, self.generator, plan.apart))
