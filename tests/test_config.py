@@ -145,8 +145,9 @@ def test_files_that_cannot_be_read(tmp_path):
     assert refusal(tmp_path).endswith(f"whose recipe is {tmp_path / 'recipe.toml'}; name that")
     (tmp_path / "folder.toml").mkdir()
     assert "cannot read" in refusal(tmp_path / "folder.toml")
-    (tmp_path / "latin.toml").write_bytes(b'name = "caf\xe9"')
-    assert "cannot read" in refusal(tmp_path / "latin.toml")
+    (tmp_path / "latin.toml").write_bytes(b'seed = 1\nname = "caf\xe9"')
+    told = f"cannot read {tmp_path / 'latin.toml'}: line 2 is not UTF-8; save the file as UTF-8"
+    assert refusal(tmp_path / "latin.toml") == told
     (tmp_path / "bad.toml").write_text('name = "x"\nseed = = 1')
     assert "bad.toml is not valid TOML" in refusal(tmp_path / "bad.toml")
     assert "line 2" in refusal(tmp_path / "bad.toml")
@@ -331,17 +332,18 @@ def test_overrides_that_cannot_be(folder, override, message):
             "tasks.moods.kind must be set; or did you mean tasks.mood?",
         ),
         ("[tasks.mood]\nlabels = 1", "tasks.mood: labels must give the number of classes"),
-        ("[tasks.mood]\nkind = 'multi'", "tasks.mood.kind = 'multi': Input should be 'classes'"),
-        ("[train]\nlr = -1.0", "train.lr = -1.0: Input should be greater than 0"),
-        ("[train]\nlr = inf", "train.lr = inf: Input should be a finite number"),
-        ("[train]\nepochs = '3'", "train.epochs = '3': Input should be a valid integer"),
-        ("[train]\nepochs = true", "train.epochs = True: Input should be a valid integer"),
-        ("[train]\nbetas = [0.9, 1.0]", "train.betas.1 = 1.0: Input should be less than 1"),
-        ("[train]\neval_every = 0", "train.eval_every = 0: Input should be greater than or equal"),
-        ("[train]\neval_every = 'day'", "train.eval_every = 'day': Input should be"),
+        ("[tasks.mood]\nkind = 'multi'", "tasks.mood.kind = 'multi': should be 'classes'"),
+        ("[train]\nlr = -1.0", "train.lr = -1.0: should be greater than 0"),
+        ("[tasks.'my mood']\nkind = 'binary'", "tasks has 'my mood', and a name here has letters"),
+        ("[train]\nlr = inf", "train.lr = inf: should be a finite number"),
+        ("[train]\nepochs = '3'", "train.epochs = '3': should be a valid integer"),
+        ("[train]\nepochs = true", "train.epochs = True: should be a valid integer"),
+        ("[train]\nbetas = [0.9, 1.0]", "train.betas.1 = 1.0: should be less than 1"),
+        ("[train]\neval_every = 0", "train.eval_every = 0: should be greater than or equal"),
+        ("[train]\neval_every = 'day'", "train.eval_every = 'day': should be"),
         ("[train]\nearly_stopping = 3", "train.early_stopping = 3: should be a table"),
         ("[train]\nregularizers = 'smart'", "train.regularizers = 'smart': should be a list"),
-        ("name = 'two words'", "name = 'two words': String should match"),
+        ("name = 'two words'", "name = 'two words': should have letters from A to Z"),
     ],
 )
 def test_what_is_wrong_is_said(folder, text, message):

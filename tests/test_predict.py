@@ -197,6 +197,8 @@ def test_a_split_without_files(predictor):
         predictor.evaluate("test")
     with pytest.raises(UsageError, match="did you mean 'near'"):
         predictor.evaluate("dev", tasks=["nera"])
+    with pytest.raises(UsageError, match="'dve' is no split; did you mean 'dev'"):
+        predictor.evaluate("dve")
 
 
 # --- loading -----------------------------------------------------------------------------

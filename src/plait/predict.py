@@ -7,14 +7,14 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, get_args
 
 import numpy as np
 import torch
 
 from plait.answers.stream import answer_file, refuse_abstaining
 from plait.calibration import apply_temperature, read_temperatures
-from plait.data import ONE_TEXT, Collator, Dataset, Tokenizer, find_implied
+from plait.data import ONE_TEXT, Collator, Dataset, SplitName, Tokenizer, find_implied
 from plait.errors import RunError, UsageError, suggest
 from plait.evaluate import Scorer, Scores, Task, choose_room, score_answers
 from plait.model.dense import keep_copies
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from plait.answers.stream import FileAnswers
     from plait.config import RunConfig
-    from plait.data import SplitName
     from plait.evaluate import Floats
     from plait.model.multitask import MultitaskModel
     from plait.thresholds import Threshold
@@ -97,6 +96,8 @@ class Answerer(ABC):
         progress: Progress | None = None,
     ) -> dict[str, Dataset]:
         """Read a split of the recipe's own files, or of files of the same names elsewhere."""
+        if split not in (known := get_args(SplitName)):
+            raise UsageError(f"{split!r} is no split{suggest(str(split), known)}")
         return self.read(
             self.config, split, data=data, tasks=tasks, labelled=labelled, progress=progress
         )

@@ -46,6 +46,17 @@ def test_what_is_found(report, found):
     assert "fewer than 5 rows have the label bad (3)" in found(report, "balance").sentence
 
 
+def test_ids_that_two_rows_have(write_recipe, found):
+    rows = "id,text,label\n7,the film was great .,good\n8,the book was awful .,bad\n"
+    report = check_recipe(
+        write_recipe(f'{rows}7,"the walk\nwas dull .",bad\n7,a fine song .,good\n')
+    )
+    finding = found(report, "ids")
+    assert (finding.level, lines(finding)) == ("note", [4, 6])
+    assert finding.sentence == "2 rows have ids that rows before them have"
+    assert not [f for f in check_recipe(write_recipe(rows)).findings if f.check == "ids"]
+
+
 def test_unknown_words_by_file(write_recipe, tmp_path):
     train = "id,text,label\n1,the film was great .,good\n2,the book was awful .,bad\n"
     other = tmp_path / "other.csv"

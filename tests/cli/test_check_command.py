@@ -37,6 +37,15 @@ def test_a_summary_and_findings(plait, recipe):
     assert "jane@example.org" in plait("check", recipe, "--show").out
 
 
+def test_a_huge_text_is_shown_in_part(plait, recipe):
+    huge = "film " * 20_000
+    with (recipe.parent / "mood-train.csv").open("a", encoding="utf-8") as file:
+        file.write(f"\nx4,{huge},good\nx5,{huge},good\n")
+    out = plait("check", recipe, "--show").out
+    assert "film film" in out
+    assert max(map(len, out.splitlines())) < 1200
+
+
 def test_json_and_csv(plait, recipe, tmp_path):
     out = tmp_path / "new" / "rows.csv"
     done = plait("check", recipe, "--json", "--csv", out)

@@ -6,6 +6,9 @@ import csv
 import gzip
 import io
 import json
+import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -59,6 +62,15 @@ def test_lines_of_standard_input(plait, trained):
     assert [row["id"] for row in rows(done.out)] == ["0", "1", "2", "3"]
     pairs = plait("predict", trained, "--task", "near", stdin=b"\xef\xbb\xbfa\tb\r\nc\td\r\n")
     assert [(row["a"], row["b"]) for row in rows(pairs.out)] == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
+def test_data_is_utf8_whatever_the_terminal_has(trained, form):
+    words = [sys.executable, "-m", "plait", "predict", trained, "--task", "mood", "--format", form]
+    env = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    typed = "日本 ü\n".encode()
+    done = subprocess.run(words, input=typed, env=env, capture_output=True, check=True)
+    assert "日本 ü" in done.stdout.decode("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,8 @@ def test_fifty_tasks(tmp_path):
         ("a.csv", "", "the file is empty"),
         ("a.csv", "text,label\0\nx,y\0\n", "no text file; a spreadsheet is first saved as CSV"),
         ("a.csv", "text,label\n", "no rows below the header"),
+        ("a.jsonl", '[{"text": "a b c", "label": "x"}]\n', "a.jsonl: no line is a JSON object"),
+        ("a.csv", "text,text,l\na b c,b,x\n", "column 'text' appears more than once"),
         ("a.csv", "one,two\nsome words here,\nmore words here,\n", "no column looks like a label"),
         ("a.csv", "a,b\n1,2\n2,3\n", "no column looks like text"),
         (
@@ -361,6 +363,13 @@ def test_one_sentence_for_every_problem(name, content, told, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=told):
         draft_recipe([tmp_path / name])
+
+
+def test_problems_are_told_of_the_file_that_was_given(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\n", "utf-16")
+    with pytest.raises(UsageError) as caught:
+        draft_recipe([tmp_path / "a.csv"])
+    assert str(caught.value).startswith(f"{tmp_path / 'a.csv'}: there are no rows")
 
 
 def test_every_file_has_its_own_problem(tmp_path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 
 import pytest
@@ -12,8 +14,9 @@ from safetensors.torch import load_file, save_file
 
 import plait
 from plait.config import read_recipe
-from plait.errors import RunError
+from plait.errors import DiskFullError, RunError
 from plait.predict import Predictor
+from plait.training import checkpoint
 from plait.training.average import average_runs
 from plait.training.run import train
 
@@ -57,6 +60,18 @@ def test_what_is_in_the_folder(tiny_run, moved, tmp_path):
     digest = hashlib.sha256((moved / "model.safetensors").read_bytes()).hexdigest()
     assert info["averaged"][1]["sha256"] == digest
     assert out.read_config() == read_recipe(tiny_run / "recipe.toml")
+
+
+def test_a_full_disk_leaves_no_folder_behind(tiny_run, tmp_path, monkeypatch):
+    def fill(*_args, **_more):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", fill)
+        with pytest.raises(DiskFullError, match=r"full: \S*/soup could not be written; nothing"):
+            average_runs([tiny_run], tmp_path / "soup")
+    assert not list(tmp_path.glob("*soup*"))
+    assert average_runs([tiny_run], tmp_path / "soup").weights.is_file()
 
 
 def test_it_can_be_averaged_and_joined_but_not_resumed(tiny_run, moved, tmp_path):

@@ -176,8 +176,10 @@ def test_devices():
     expected = "cuda" if torch.cuda.is_available() else "cpu"
     assert choose_device("auto").type == expected
     assert choose_device("cpu") == torch.device("cpu")
-    with pytest.raises(RecipeError, match=r"device = 'gpu' cannot be used here: \S+"):
+    with pytest.raises(RecipeError, match="device = 'gpu' cannot be used here: it is none; choose"):
         choose_device("gpu")
+    with pytest.raises(RecipeError, match=r"cannot be used here: .*; auto takes what is there"):
+        choose_device("cuda:99")
 
 
 def test_precision():

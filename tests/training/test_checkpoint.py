@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from plait.config import StageConfig
-from plait.errors import DiskFullError, RunError
+from plait.errors import DiskFullError, RunError, UsageError
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.training import checkpoint
 from plait.training.checkpoint import (
@@ -109,7 +109,21 @@ def test_a_full_disk_is_told_in_one_sentence(tmp_path, error, existed):
 
 
 @pytest.mark.parametrize(
-    "error", [SafetensorError("I/O error: Permission denied (os error 13)"), OSError(13, "no")]
+    "error",
+    [
+        SafetensorError("I/O error: Permission denied (os error 13)"),
+        OSError(errno.EACCES, "no", ".a.123.tmp"),
+        OSError(errno.EROFS, "no", ".a.123.tmp"),
+    ],
+)
+def test_a_place_that_may_not_be_written_is_told_by_its_own_name(tmp_path, error):
+    told = rf"{tmp_path}/a cannot be written \((permission denied|read-only file system)\)"
+    with pytest.raises(UsageError, match=told):
+        write_half(tmp_path / "a", error)
+
+
+@pytest.mark.parametrize(
+    "error", [SafetensorError("I/O error: Input/output error (os error 5)"), OSError(5, "no")]
 )
 def test_other_errors_of_writing_are_left_alone(tmp_path, error):
     with pytest.raises(type(error)):

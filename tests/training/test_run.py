@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -431,6 +432,18 @@ def test_texts_in_another_script_are_noted(runs):
     told = [note for note in spy.notes if "unknown to the encoder" in note]
     assert [note.split(":")[0] for note in told] == ["mood"]
     assert "multilingual" in told[0]
+
+
+def test_many_tasks_in_another_script_are_one_note(runs):
+    spy = runs.Spy()
+    for name in ("mood", "same"):
+        path = runs.recipe.parent / f"{name}-train.csv"
+        rows = path.read_text(encoding="utf-8").replace("the ", "\u0444\u0438\u043b\u044c\u043c ")
+        path.write_text(rows, encoding="utf-8")
+    runs.train("run", "train.max_steps=1", listeners=[spy])
+    told = [note for note in spy.notes if "unknown to the encoder" in note]
+    assert len(told) == 1
+    assert re.match(r"mood: \d+%, same: \d+% of their tokens are unknown", told[0])
 
 
 def test_long_texts_are_noted(runs):

@@ -336,6 +336,10 @@ def test_methods(asking, code):
     done = asking("DELETE", "/v1/runs")
     assert code(done, 405) == "method_not_allowed"
     assert "GET" in done.headers["allow"]
+    done = asking("GET", "/v1/predict")  # as a browser asks for it
+    assert code(done, 405) == "method_not_allowed"
+    assert done.json()["error"]["message"] == "this address does not take GET; use POST"
+    assert done.headers["allow"] == "POST"
 
 
 def test_bodies_too_large(serving, code):

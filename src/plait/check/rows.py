@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait.check.findings import Finding, Place, num_rows
-from plait.data import find_files, find_held_out, find_root, open_source
+from plait.data import Columns, find_files, find_held_out, find_root, open_source
 from plait.data.fingerprints import fingerprint
+from plait.data.source import plain_text
 from plait.data.split import Split
 from plait.errors import UsageError
 
@@ -133,6 +134,8 @@ def read_splits(
                 )
                 reading.bad_rows = "error" if split == "test" and not labelled else "skip"
                 yield from _read(reading, config, progress)
+                if split == source:
+                    yield from _repeated_ids(name, task, split, root, config.data.hint)
             except UsageError as error:
                 if split == "test":
                     told = "training goes on without it"
@@ -206,6 +209,35 @@ def _read(
     )
     yield found
     yield from _bad_rows(reading, found, reading.task.bad_rows or config.data.bad_rows)
+
+
+def _repeated_ids(
+    name: str, task: TaskConfig, split: SplitName, root: Any, hint: str
+) -> Iterator[Finding]:
+    """Tell of rows whose id another row of the split has: nobody can tell their answers apart."""
+    seen: set[str] = set()
+    places: list[Place] = []
+    for file in getattr(task, split):
+        column = task.id if file.id is None else file.id
+        if not column or file.where:  # of the rows of other splits, nobody asks
+            continue
+        for path in find_files(file.path, root, hint).values():
+            source = open_source(path, separator=file.separator, quoting=file.quoting)
+            again: list[int] = []
+            for chunk in source.chunks(Columns((), (column,), None)):
+                values = zip(chunk.numbers.tolist(), chunk.columns[0].to_pylist(), strict=True)
+                for number, value in values:
+                    key = plain_text(value)
+                    if key and key in seen:
+                        again.append(number)
+                    seen.add(key or "")
+            places += [Place(str(path), line) for line in source.lines(again)]
+    if places:
+        have = "has an id that a row before it" if len(places) == 1 else "have ids that rows before"
+        sentence = f"{num_rows(len(places))} {have} {'has' if len(places) == 1 else 'them have'}"
+        advice = "give each row its own: submissions and lists of mistakes name rows by it"
+        found = tuple(places)
+        yield Finding("ids", "note", name, split, sentence, advice, len(found), found)
 
 
 def _bad_rows(reading: Split, found: SplitRows, policy: str) -> Iterator[Finding]:

@@ -133,6 +133,7 @@ def _run(args: Sequence[str] | None) -> int:
     except _TypedWrong as error:
         leave_to_first()
         text = error.format_message().rstrip(".").replace("Value error, ", "")
+        text = text.replace("Input should", "should")
         command = error.ctx.command_path if error.ctx else "plait"
         return _complain(f"{text[:1].lower()}{text[1:]} (see `{command} --help`)", 2)
     except (KeyboardInterrupt, typer.Abort):

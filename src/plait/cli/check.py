@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from plait.check import Finding, Report, SplitSummary
 
 MOST_PLACES = 5
+MOST_SHOWN = 1000
+"""Letters of a text that --show shows; --csv and --json have all."""
 """Lines that are named; --json and --csv have all."""
 
 
@@ -126,6 +128,8 @@ def _labels(split: SplitSummary) -> str:
 
 
 def _show_finding(console: Console, finding: Finding, *, show: bool) -> None:
+    from plait.cli.display import shorten
+
     where = " ".join(filter(None, (finding.task, finding.split)))
     console.print(f"\n{finding.level}: {where}{': ' if where else ''}{finding.sentence}")
     places = finding.places[:MOST_PLACES]
@@ -134,7 +138,7 @@ def _show_finding(console: Console, finding: Finding, *, show: bool) -> None:
             detail = f": {place.detail}" if place.detail else ""
             console.print(f"  {place.file}, line {place.line}{detail}")
             if show and place.text:
-                console.print(f"    {place.text}")
+                console.print(f"    {shorten(place.text, MOST_SHOWN)}")
     else:
         by_file: dict[str, list[str]] = {}
         for place in places:

@@ -412,7 +412,7 @@ def _answer_at_once(
         model, columns, slices, total=total, progress=display.work if watched else None
     )
     num_rows = num_empty = 0
-    with _open(output, written) as write:
+    with _open(output, shape, written) as write:
         write(written.head())
         for records, answers in answered:
             write(written.encode(records, answers))
@@ -483,11 +483,21 @@ def _slices(
         yield Records.of(columns, start)
 
 
+def _write_bytes(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 @contextmanager
-def _open(output: Path | None, written: Format) -> Iterator[Callable[[bytes], object]]:
+def _open(output: Path | None, shape: str, written: Format) -> Iterator[Callable[[bytes], object]]:
     """Give what writes bytes to standard output, or to a file that is there once it is whole."""
     if output is None:
-        yield lambda data: sys.stdout.write(data.decode("utf-8"))
+        # Words are for the terminal, in its encoding; data is UTF-8 here as in every file.
+        if shape == "words" or not hasattr(sys.stdout, "buffer"):
+            yield lambda data: sys.stdout.write(data.decode("utf-8"))
+        else:
+            sys.stdout.flush()
+            yield _write_bytes
         return
     part = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:

@@ -35,6 +35,9 @@ _IN_TOML = {
     "model_type": "should be a table",
     "dict_type": "should be a table",
     "tuple_type": "should be a list",
+    # A recipe's name, which becomes that of a folder.
+    "string_pattern_mismatch": "should have letters from A to Z, digits and . _ - / alone, "
+    "and begin with a letter or digit",
 }
 
 
@@ -54,9 +57,17 @@ def _explain(
         return f"{origin}: {key} is not a setting{meant}"
     if detail["type"] == "missing":
         return f"{origin}: {key} must be set{_other_name(loc, table)}"
-    message = _IN_TOML.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
+    if loc[-1:] == ["[key]"]:
+        names = "a name here has letters from A to Z, digits, '-' and '_' alone"
+        return f"{origin}: {'.'.join(loc[:-2])} has {detail['input']!r}, and {names}"
+    message = _IN_TOML.get(detail["type"]) or _say_plainly(detail["msg"])
     shown = "" if isinstance(detail["input"], dict | BaseModel) else f" = {detail['input']!r}"
     return f"{origin}: {key}{shown}: {message}" if key else f"{origin}: {message}"
+
+
+def _say_plainly(message: str) -> str:
+    """Return a complaint of pydantic's without what only programmers read."""
+    return message.removeprefix("Value error, ").replace("Input should", "should")
 
 
 def _other_name(path: list[str], table: Mapping[str, Any]) -> str:

@@ -145,8 +145,13 @@ def _find(recipe: str, beside: Path | None) -> tuple[str, str, Path | None]:
             return path.read_text(encoding="utf-8-sig"), str(path), path.parent
         except FileNotFoundError as error:
             raise RecipeError(f"there is no recipe file {path}") from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise RecipeError(f"cannot read {path}: {error}") from error
+        except UnicodeDecodeError as error:
+            line = error.object[: error.start].count(b"\n") + 1
+            raise RecipeError(
+                f"cannot read {path}: line {line} is not UTF-8; save the file as UTF-8"
+            ) from error
+        except OSError as error:
+            raise RecipeError(f"cannot read {path}: {error.strerror or error}") from error
     packaged = resources.files("plait") / "recipes" / f"{recipe}.toml"
     if not packaged.is_file():
         if Path(recipe).is_file():

@@ -28,7 +28,7 @@ from plait.draft.words import COLUMN_WORDS, is_number, words_of
 from plait.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from plait.data.source import Source
 
@@ -160,7 +160,7 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
         raise UsageError(f"{path} is {folder if path.is_dir() else 'not there'}")
     kind = _kind_of(path)
     if kind == "parquet":
-        columns, notes = _read_columns(open_source(path))
+        columns, notes = _read_columns(open_source(path), path)
         return LookedAt(path, path, None, True, columns, notes)
     sample = _read_start(path)
     if not sample.strip():
@@ -172,7 +172,7 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
         raise DataError("it is no text file; a spreadsheet is first saved as CSV", path=path)
     if kind == "jsonl":
         copied = path if encoding == "utf-8" else _copy(path, scratch, encoding, "")
-        columns, more = _read_columns(open_source(copied))
+        columns, more = _read_columns(open_source(copied), path)
         return LookedAt(path, copied, None, True, columns, notes + more)
     if re.match(r"sep=.\r?\n", text):
         raise DataError("the line is for Excel alone; take it out", path=path, line=1)
@@ -192,7 +192,7 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
         line = separator.join(f"column{i}" for i in range(1, len(first) + 1)) + "\n"
     copied = _copy(path, scratch, encoding, line) if encoding != "utf-8" or line else path
     told = separator if separator != ("\t" if "\t" in text.split("\n", 1)[0] else ",") else None
-    columns, more = _read_columns(open_source(copied, separator=separator, quoting=quoting))
+    columns, more = _read_columns(open_source(copied, separator=separator, quoting=quoting), path)
     return LookedAt(path, copied, told, quoting, columns, notes + more)
 
 
@@ -204,8 +204,11 @@ def _kind_of(path: Path) -> str:
     return {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}.get(ending, "separated")
 
 
-def _read_columns(source: Source) -> tuple[dict[str, Column], list[str]]:
-    """Read the first rows, a column at a time: what it holds decides what it is, not its type."""
+def _read_columns(source: Source, given: Path) -> tuple[dict[str, Column], list[str]]:
+    """Read the first rows, a column at a time: what it holds decides what it is, not its type.
+
+    `given` is the user's own file, whichever copy of it is read.
+    """
     found, notes = {}, []
     names = source.names()
     for name in dict.fromkeys(names):
@@ -222,8 +225,17 @@ def _read_columns(source: Source) -> tuple[dict[str, Column], list[str]]:
                 break
         found[name] = Column(name, tuple(values))
     if not any(column.values for column in found.values()):
-        raise DataError("there are no rows below the header", path=source.path)
+        raise DataError(_why_no_rows(names, _kind_of(given)), path=given)
     return found, notes
+
+
+def _why_no_rows(names: Sequence[str], kind: str) -> str:
+    repeated = next((name for name in names if name and names.count(name) > 1), None)
+    if repeated is not None:
+        return f"column {repeated!r} appears more than once, and no other has rows; rename one"
+    if kind == "jsonl":
+        return 'no line is a JSON object, such as {"text": "Fine!", "label": "good"}'
+    return "there are no rows" if kind == "parquet" else "there are no rows below the header"
 
 
 def _as_written(value: Any) -> str:

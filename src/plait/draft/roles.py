@@ -130,8 +130,10 @@ def _is_flag(value: str) -> bool:
 def _find_text(file: LookedAt, columns: Mapping[str, Column]) -> tuple[tuple[str, ...], str]:
     likely = [c for c in columns.values() if _is_text(c)]
     if not likely:
+        told_apart = "".join(f"; {note}" for note in file.notes)
         raise DataError(
-            f"no column looks like text (the columns are {_list(columns)}); name it with --text",
+            f"no column looks like text (the columns are {_list(columns)}{told_apart}); "
+            "name it with --text",
             path=file.given,
         )
     names = [column.name for column in likely]

@@ -1,45 +1,26 @@
-"""What every exported folder has: it appears whole or not at all, with a page about itself."""
+"""What every exported folder has: facts, and a page about itself."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from plait import __version__
 from plait.card import make_card
 from plait.errors import UsageError
-from plait.training.checkpoint import disk_full_told, write_text
-from plait.training.folder import RunFolder, check_place
+from plait.training.checkpoint import write_text
+from plait.training.folder import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from plait.predict import Predictor
 
 FILE = "export.json"
 PAGE = "README.md"
-
-
-@contextmanager
-def made_whole(path: Path) -> Iterator[Path]:
-    """Give a folder to write into, which becomes `path` when all went well."""
-    check_place(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    part.mkdir()
-    try:
-        with disk_full_told(path):
-            yield part
-            if path.exists():  # an empty folder, which check_place let through
-                path.rmdir()
-            part.replace(path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def write_facts(folder: Path, run: Predictor, form: str, facts: Mapping[str, Any]) -> None:

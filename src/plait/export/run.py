@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 from plait.errors import DataError, UsageError, suggest
 from plait.export import hf, sentence_transformers
 from plait.export.comparing import Comparison, compare
-from plait.export.folder import FILE, made_whole, write_page
+from plait.export.folder import FILE, write_page
 from plait.export.onnx import Precision, need_onnx, write_onnx
 from plait.export.runtime import ExportedModel, is_exported
 from plait.predict import Predictor
 from plait.training.checkpoint import write_text
-from plait.training.folder import check_place
+from plait.training.folder import check_place, made_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

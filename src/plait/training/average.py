@@ -27,7 +27,7 @@ from plait.training.checkpoint import (
     write_text,
     write_weights,
 )
-from plait.training.folder import RunFolder, check_place
+from plait.training.folder import RunFolder, check_place, made_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,14 +61,15 @@ def average_runs(runs: Sequence[str | Path], out: str | Path) -> RunFolder:
             for member in members
         ],
     }
-    target.path.mkdir(parents=True, exist_ok=True)
-    write_text(target.recipe, to_toml(first.read_config()))
-    write_text(target.info, json.dumps(info, indent=1))
-    for source, copy in ((first.encoder, target.encoder), (first.tokenizer, target.tokenizer)):
-        with atomic_path(copy) as temporary:
-            shutil.copyfile(source, temporary)
-    write_text(target.card, make_card(target.path))
-    write_weights(target.weights, weights)  # last: a folder without it says that it is not whole
+    with made_whole(target.path) as place:
+        part = RunFolder(place)
+        write_text(part.recipe, to_toml(first.read_config()))
+        write_text(part.info, json.dumps(info, indent=1))
+        for source, copy in ((first.encoder, part.encoder), (first.tokenizer, part.tokenizer)):
+            with atomic_path(copy) as temporary:
+                shutil.copyfile(source, temporary)
+        write_text(part.card, make_card(part.path))
+        write_weights(part.weights, weights)
     return target
 
 

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 
 from plait.data.cache import sync_folder
 from plait.distributed import ALONE
-from plait.errors import FREE_ROOM, DiskFullError, RunError
+from plait.errors import FREE_ROOM, DiskFullError, RunError, UsageError
 from plait.training.loop import TrainState
 
 if TYPE_CHECKING:
@@ -66,13 +66,18 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def disk_full_told(path: Path) -> Iterator[None]:
-    """Turn the system's word for a full disk into a sentence about the file being written."""
+    """Turn the system's word for a full or closed disk into a sentence about the file written."""
     try:
         yield
     except (OSError, SafetensorError) as error:  # the latter wraps what the system said
         number = error.errno if isinstance(error, OSError) else _errno_in(str(error))
         if number in (errno.ENOSPC, errno.EDQUOT):
-            raise _disk_full(path) from error
+            raise disk_full(path) from error
+        if number in (errno.EROFS, errno.EACCES, errno.EPERM):
+            said = os.strerror(number).lower()
+            raise UsageError(
+                f"{path} cannot be written ({said}): make its folder writable, or choose another"
+            ) from error
         raise
 
 
@@ -87,7 +92,8 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _disk_full(path: Path) -> DiskFullError:
+def disk_full(path: Path) -> DiskFullError:
+    """Say that a file or folder found no room, and what stands."""
     kept = "what was saved before is whole" if path.exists() else "nothing was written"
     return DiskFullError(f"the disk is full: {path} could not be written; {kept}. {FREE_ROOM}")
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +32,14 @@ import torch
 from plait import __version__
 from plait.config import RunConfig, differences, read_resolved, to_toml
 from plait.data.locks import lock
-from plait.errors import RunError
-from plait.training.checkpoint import atomic_path, remove_leftovers, write_text
+from plait.errors import DiskFullError, RunError
+from plait.training.checkpoint import (
+    atomic_path,
+    disk_full,
+    disk_full_told,
+    remove_leftovers,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -195,6 +202,25 @@ def check_place(path: Path) -> None:
     """Refuse a place for a new folder that is taken, before anything slow begins."""
     if is_taken(path):
         raise RunError(f"{path} exists already and is not overwritten; choose another --out")
+
+
+@contextmanager
+def made_whole(path: Path) -> Iterator[Path]:
+    """Give a folder to write into, which becomes `path` when all went well."""
+    check_place(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with disk_full_told(path):
+            part.mkdir()
+            yield part
+            if path.exists():  # an empty folder, which check_place let through
+                path.rmdir()
+            part.replace(path)
+    except DiskFullError as error:  # of a file inside, by a name that nobody knows
+        raise disk_full(path) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -> RunFolder:

@@ -52,8 +52,8 @@ def note_data(
             yield from _note_missing(parts, name, train[name], "training", "is never learnt")
         if name in dev:
             yield from _note_missing(parts, name, dev[name], "dev", "counts as 0 in macro averages")
+    yield from _note_unknown(parts, {**dev, **train})
     for name, dataset in {**dev, **train}.items():
-        yield from _note_unknown(parts, name, dataset)
         yield from _note_cut(parts, name, dataset)
     if note := parts.encoder["notes"]:
         yield note
@@ -119,20 +119,26 @@ def _note_missing(
         yield f"{name}: no {split} row has the label {names}{more}, which {so_what}"
 
 
-def _note_unknown(parts: Parts, name: str, dataset: Dataset) -> Iterator[str]:
-    """Say how many tokens the tokenizer had no word for, where those are many."""
+def _note_unknown(parts: Parts, datasets: Mapping[str, Dataset]) -> Iterator[str]:
+    """Say of which tasks the tokenizer had no word for many tokens, in one note."""
+    shares = {name: _unknown_share(parts, dataset) for name, dataset in datasets.items()}
+    told = [f"{name}: {share:.0%}" for name, share in shares.items() if share > UNKNOWN_SHARE]
+    if told:
+        yield (
+            f"{', '.join(told)} of {'its' if len(told) == 1 else 'their'} tokens are unknown to "
+            "the encoder's tokenizer, which was made for another language or script; a "
+            "multilingual encoder knows more "
+            "(encoder.source = 'google-bert/bert-base-multilingual-cased')"
+        )
+
+
+def _unknown_share(parts: Parts, dataset: Dataset) -> float:
     unknown = parts.tokenizer.unknown_id
     total = sum(len(text.ids) for text in dataset.tokens)
     if unknown is None or not total:
-        return
+        return 0.0
     pieces = (piece for text in dataset.tokens for piece in text.ids.split(PIECE))
-    count = sum(int((piece == unknown).sum()) for piece in pieces)
-    if count > UNKNOWN_SHARE * total:
-        yield (
-            f"{name}: {count / total:.0%} of its tokens are unknown to the encoder's tokenizer, "
-            "which was made for another language or script; a multilingual encoder knows more "
-            "(encoder.source = 'google-bert/bert-base-multilingual-cased')"
-        )
+    return sum(int((piece == unknown).sum()) for piece in pieces) / total
 
 
 def _note_cut(parts: Parts, name: str, dataset: Dataset) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from plait.errors import suggest
 from plait.web.schemas import UNKNOWN_KEY, ProblemResponse
@@ -84,6 +85,11 @@ def handle_problems(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
+        # The page's files answer GET at every address, also where something else takes POST.
+        others = _methods_at(request) if error.status_code == 404 else []
+        if others:
+            headers["Allow"] = ", ".join(others)
+            error = HTTPException(405, headers=headers)
         if error.status_code == 404:
             told = Problem(404, "not_found", "there is nothing here; /docs lists what there is")
         elif error.status_code == 405:
@@ -94,6 +100,14 @@ def handle_problems(app: FastAPI) -> None:
             code = "bad_request" if error.status_code < 500 else "failed"
             told = Problem(error.status_code, code, f"{error.detail}; see /docs", headers)
         return await known(request, told)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Return the methods that an address takes, where it is one of the API's."""
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is Match.PARTIAL:
+            return sorted(route.methods or ())
+    return []
 
 
 def _explain(error: RequestValidationError) -> Problem:
