@@ -605,7 +605,7 @@ class Halving(Aggregator):
 
     per_task = False
 
-    def __call__(self, gradients, generator, tasks=()):  # noqa: ARG002
+    def __call__(self, gradients, generator, tasks=()):
         """Return half of the one row."""
         assert len(gradients) == 1
         return gradients[0] / 2
