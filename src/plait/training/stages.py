@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 
 from plait.aggregators import AGGREGATORS
@@ -17,7 +16,7 @@ from plait.pretrain.meta import MetaKind, Reptile
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
 from plait.training.build import build_kind, stage_settings
-from plait.training.loop import Passes, Stage, Stream, seed_everything, task_seed
+from plait.training.loop import Passes, Route, Stage, Stream, seed_everything, task_seed
 from plait.training.meta import FOMAMLStep, MetaStep, ReptileStep, build_outer_optimizer
 from plait.training.optimizer import add_weighting, build_optimizer, freeze
 from plait.training.step import Step, TaskParts
@@ -164,11 +163,10 @@ def _plan_stage(
         task: plan_passes(config, index, task, objectives[task].num_examples) for task in names
     }
     try:
-        sizes = {task: own.size for task, own in passes.items()}
-        turns = schedule.epoch(sizes, 0, settings.epochs, np.random.default_rng(0))
-        most = max(map(len, turns), default=0)
+        turns = Route(name, index, settings, config.seed, schedule, passes).find_turns()
     except ValueError as error:
         raise RecipeError(f"{where}.schedule: {error}") from error
+    most = max(map(len, turns))
     plan = _Plan(
         schedule,
         AGGREGATORS.build(settings.aggregator, f"{where}.aggregator"),
