@@ -39,7 +39,7 @@ LINES = [
     ["runs"],
     ["engines"],
     ["search", "reproduce", "results", "mistakes", "audit", "estimator"],
-    ["report"],
+    ["report", "methods"],
     ["web"],
     ["recipes"],
     ["cli"],

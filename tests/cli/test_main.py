@@ -25,6 +25,7 @@ COMMANDS = [
     "demo",
     "new",
     "check",
+    "compare",
     "pairs",
     "train",
     "train-all",

@@ -148,3 +148,23 @@ def test_answers_are_not_written_where_rows_are_looked_for(
     )
     assert not list((tmp_path / out).glob("part-*"))
     assert plait(*words, "--output", tmp_path / "rows" / "_answers").code == 0  # passed over
+
+
+def test_seeds_are_trained_each_and_compared(plait, recipes, tmp_path):
+    recipes[1].write_text('extends = "recipe.toml"\nname = "second"\n[train]\nlr = 1e-5\n')
+    words = ["train-all", *recipes, "--out", tmp_path / "runs", "--seeds", 2]
+    done = plait(*words, "-o", "seed=5")
+    assert done.code == 0, done.err
+    names = ["second-seed-5", "second-seed-6", "tiny-seed-5", "tiny-seed-6"]
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == names
+    lines = [line.split() for line in done.out.splitlines()]
+    assert lines[0] == ["method", "mood", "same", "near", "overall", "seeds"]
+    assert [(line[0], line[-1]) for line in lines[1:3]] == [("tiny", "2"), ("second", "2")]
+    assert "±" in done.out
+    assert "against tiny:" in done.out
+    again = plait("compare", tmp_path / "runs", "--against", "tiny")
+    assert again.code == 0, again.err
+    assert done.out.startswith(again.out)
+    told = plait("compare", tmp_path / "runs", "--json", "--figure", "mood")
+    assert json.loads(told.out)["tests"][0]["method"] == "tiny"
+    assert plait("compare", tmp_path / "nowhere").complaint().startswith("there is no folder")

@@ -14,6 +14,7 @@ from plait.cli.average import average
 from plait.cli.calibrate import calibrate
 from plait.cli.card import card
 from plait.cli.check import check
+from plait.cli.compare import compare
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
 from plait.cli.ensemble import ensemble
@@ -67,6 +68,7 @@ app.command(epilog="Example: plait serve runs/demo --port 8080")(serve)
 app.command(epilog="Example: plait card runs/demo")(card)
 app.command(epilog="Example: plait ensemble runs/a runs/b runs/c --out runs/abc")(ensemble)
 app.command(epilog="Example: plait average runs/a runs/b --out runs/soup")(average)
+app.command(epilog="Example: plait compare runs/ab --figure overall")(compare)
 app.command(epilog="Example: plait report runs/demo runs/slower --out demos.html")(report)
 app.command(epilog="Example: plait calibrate runs/demo")(calibrate)
 app.command(epilog="Example: plait plan course")(plan)

@@ -32,6 +32,15 @@ def train_all(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder of the runs, one for each.")
     ],
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            metavar="N",
+            min=1,
+            help="Train each under so many seeds, counted up from its own, and compare them.",
+        ),
+    ] = None,
     jobs: JobsOption = None,
     data: DataOption = None,
     override: OverrideOption = None,
@@ -46,6 +55,9 @@ def train_all(
     Those that are finished there are passed over, and those that were begun are gone on with: the
     same command goes on after a stop. One that fails does not end the others.
 
+    With --seeds, each is trained into DIR/NAME-seed-SEED under several, and the recipes are
+    compared as `plait compare` does: mean, spread, and a test against the first.
+
     With --engine ray, runs are trained on a Ray cluster, whose nodes share DIR and the data; those
     of a node that is lost are tried again.
     """
@@ -54,11 +66,18 @@ def train_all(
     from plait.errors import RunError
 
     workers = make_engine(engine, address, cpus, gpus)
-    runs = _read(recipes, out, override or [], profile)
+    runs = _read(recipes, out, override or [], profile, seeds)
     failed: dict[str, str] = {}
-    command = _command(recipes, out, jobs, data, override or [], profile, workers)
+    command = _command(recipes, out, seeds, jobs, data, override or [], profile, workers)
     train_at_once(Runs(runs, data, command), jobs, workers, failed=failed)
-    _show({name: run for name, (_, run) in runs.items() if name not in failed})
+    done = {name: run for name, (_, run) in runs.items() if name not in failed}
+    if seeds is None:
+        _show(done)
+    elif done:
+        from plait.cli.compare import show_comparison
+        from plait.methods import compare_methods
+
+        show_comparison(compare_methods(list(done.values())))
     typer.echo(f"\nThe runs are in {out}.")
     if failed:
         names = ", ".join(failed)
@@ -66,7 +85,11 @@ def train_all(
 
 
 def _read(
-    recipes: Sequence[str], out: Path, overrides: Sequence[str], profile: str | None
+    recipes: Sequence[str],
+    out: Path,
+    overrides: Sequence[str],
+    profile: str | None,
+    num_seeds: int | None,
 ) -> dict[str, tuple[RunConfig, Path]]:
     """Read all recipes before the first is trained; refuse two that would share a folder."""
     from plait.config import lists_members, read_recipe
@@ -77,26 +100,29 @@ def _read(
     for recipe in recipes:
         if lists_members(recipe):
             raise UsageError(f"{recipe} lists members; train it by itself with `plait train`")
-        config = read_recipe(recipe, overrides, profile=profile)
-        name = config.name.replace("/", "-")
-        if name in runs:
-            raise UsageError(
-                f"{recipe} is called {config.name!r}, as another of the recipes is; its run "
-                "would be in the same folder"
-            )
-        folder = RunFolder(out / name)
-        if folder.scores.exists() and (changed := folder.find_changes(config)):
-            raise RunError(
-                f"{folder.path} was trained with another recipe ({'; '.join(changed[:3])}); choose "
-                "another --out"
-            )
-        runs[name] = config, folder.path
+        first = read_recipe(recipe, overrides, profile=profile)
+        for seed in range(first.seed, first.seed + (num_seeds or 1)):
+            config = first.model_copy(update={"seed": seed})
+            name = config.name.replace("/", "-") + (f"-seed-{seed}" if num_seeds else "")
+            if name in runs:
+                raise UsageError(
+                    f"{recipe} is called {config.name!r}, as another of the recipes is; its run "
+                    "would be in the same folder"
+                )
+            folder = RunFolder(out / name)
+            if folder.scores.exists() and (changed := folder.find_changes(config)):
+                raise RunError(
+                    f"{folder.path} was trained with another recipe ({'; '.join(changed[:3])}); "
+                    "choose another --out"
+                )
+            runs[name] = config, folder.path
     return runs
 
 
 def _command(
     recipes: Sequence[str],
     out: Path,
+    num_seeds: int | None,
     jobs: int | None,
     data: str | None,
     overrides: Sequence[str],
@@ -107,6 +133,7 @@ def _command(
     import shlex
 
     words = ["plait", "train-all", *recipes, "--out", str(out)]
+    words += ["--seeds", str(num_seeds)] if num_seeds else []
     words += ["--jobs", str(jobs)] if jobs else []
     words += ["--data", data] if data else []
     words += ["--profile", profile] if profile else []
