@@ -20,7 +20,7 @@ from plait.evaluate import Scorer, Scores, Task, choose_room, score_answers
 from plait.model.dense import keep_copies
 from plait.model.encoder import build_encoder
 from plait.model.inference import Form, pack, why_not
-from plait.registry import load_plugin
+from plait.registry import load_plugins
 from plait.thresholds import choose_threshold
 from plait.training.build import (
     build_collator,
@@ -352,8 +352,7 @@ class Predictor(SingleModel):
             raise RunError(f"there is no run at {folder.path}")
         config = folder.read_config()
         folder.require_model()
-        for plugin in config.plugins:
-            load_plugin(Path(plugin))
+        load_plugins(config.plugins)
         tasks = build_tasks(config)
         encoder = build_encoder(folder.read_json(folder.encoder), config.encoder.architecture)
         place = choose_device(device)

@@ -17,6 +17,7 @@ import inspect
 import sys
 import typing
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -26,8 +27,7 @@ from pydantic_core import to_json
 from plait.errors import RecipeError, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 T = TypeVar("T")
 
@@ -159,6 +159,12 @@ def _check(annotation: Any, value: Any, where: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         raise RecipeError(f"{where} = {value!r}: {first['msg']}") from error
+
+
+def load_plugins(paths: Iterable[str]) -> None:
+    """Run the files that a recipe names under `plugins`."""
+    for path in paths:
+        load_plugin(Path(path))
 
 
 def load_plugin(path: Path) -> None:
