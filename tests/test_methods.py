@@ -107,6 +107,16 @@ def test_methods_of_one_name_are_told_apart_by_their_settings(tmp_path):
     assert found.figures("demo (train.lr=0.0003)", "overall") == {1: 0.7, 2: 0.7}
 
 
+def test_runs_of_two_versions_of_a_plugin_are_two_methods(tmp_path):
+    for seed, version in ((1, "a" * 64), (2, "a" * 64), (3, "b" * 64)):
+        run = write_run(tmp_path / str(seed), 0.6, 'plugins=["mine.py"]', seed=seed)
+        info = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(info | {"plugins": {"mine.py": version}}))
+    found = compare_methods(find_runs([tmp_path]))
+    assert found.methods == ("demo (mine.py=aaaaaaaa)", "demo (mine.py=bbbbbbbb)")
+    assert list(found.figures("demo (mine.py=aaaaaaaa)", "mean")) == [1, 2]
+
+
 def test_where_a_run_lies_and_what_it_tells_make_no_method(tmp_path):
     write_run(tmp_path / "a", 0.6, "device=cpu", "log_every=5", seed=1)
     write_run(tmp_path / "b", 0.7, "listeners=[]", "data.root=elsewhere", seed=2)

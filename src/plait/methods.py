@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ from plait.training.folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
+
+    from plait.config import RunConfig
 
 FIGURE = "overall"
 """What methods are compared by unless told."""
@@ -150,9 +152,7 @@ def _read(runs: Sequence[Path]) -> list[Record]:
     if not runs:
         raise UsageError("there is no run to compare")
     configs = {run: RunFolder(run).read_config() for run in runs}
-    settings = {run: flatten(result_settings(config)) for run, config in configs.items()}
-    for table in settings.values():
-        del table["seed"]
+    settings = {run: _find_settings(run, config) for run, config in configs.items()}
     names = _name_methods({run: config.name for run, config in configs.items()}, settings)
     taken: dict[tuple[str, int], Path] = {}
     rows: dict[str, tuple[int, Path]] = {}
@@ -176,6 +176,16 @@ def _read(runs: Sequence[Path]) -> list[Record]:
                 )
         records.append(record)
     return records
+
+
+def _find_settings(run: Path, config: RunConfig) -> dict[str, Any]:
+    """Return what makes a run's method: settings but for the seed, and what its plugins were."""
+    folder = RunFolder(run)
+    table = flatten(result_settings(config))
+    del table["seed"]
+    if plugins := folder.read_json(folder.info).get("plugins", {}):
+        del table["plugins"]  # where they lie is no matter
+    return table | {Path(plugin).name: digest[:8] for plugin, digest in plugins.items()}
 
 
 def _name_methods(names: dict[Path, str], settings: dict[Path, dict[str, Any]]) -> dict[Path, str]:
