@@ -87,6 +87,21 @@ def test_fewer_seeds_are_tested_by_the_spread_of_all_and_devs_own_error(tmp_path
     assert test.difference.error > 0.01
 
 
+@pytest.mark.parametrize("gain", [0.0, 0.02])
+def test_equal_differences_of_few_rows_are_not_certain(tmp_path, gain):
+    """Shares of 100 rows come in hundredths: that three are alike is no proof that all are."""
+    for name, more in {"plain": 0.0, "other": gain}.items():
+        for seed, value in enumerate([0.60, 0.61, 0.64], 1):
+            own = [f"name={name}", f"train.lr=1e-{len(name)}"]
+            folder = tmp_path / f"{name}-{seed}"
+            write_run(folder, value + more, *own, seed=seed, num_examples=100)
+    found = compare_methods(find_runs([tmp_path]), ["sentiment", "overall"], "plain")
+    for test, steps in zip(found.tests, (2, 2 * 2 / 9), strict=True):  # a score has no steps
+        assert test.difference is not None
+        assert test.difference.error == pytest.approx((steps * 0.01**2 / 12 / 3) ** 0.5)
+        assert test.difference.p_value() > 0.002
+
+
 def test_one_seed_each_is_not_tested(tmp_path):
     write_run(tmp_path / "a", 0.6, "name=a")
     write_run(tmp_path / "b", 0.7, "name=b")
