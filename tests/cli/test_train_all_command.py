@@ -168,3 +168,14 @@ def test_seeds_are_trained_each_and_compared(plait, recipes, tmp_path):
     told = plait("compare", tmp_path / "runs", "--json", "--figure", "mood")
     assert json.loads(told.out)["tests"][0]["method"] == "tiny"
     assert plait("compare", tmp_path / "nowhere").complaint().startswith("there is no folder")
+
+
+def test_runs_that_cannot_be_compared_are_trained_all_the_same(plait, recipes, tmp_path):
+    words = ["train-all", recipes[0], "--out", tmp_path / "runs", "--seeds", 2]
+    for task in ("mood", "same", "near"):
+        words += ["-o", f"tasks.{task}.dev=[]"]
+    done = plait(*words, "-o", "train.max_steps=1")
+    assert done.code == 0, done.err
+    assert "no dev set" in done.out
+    assert "not compared: " in done.out
+    assert "has no dev scores" in done.out

@@ -74,10 +74,7 @@ def train_all(
     if seeds is None:
         _show(done)
     elif done:
-        from plait.cli.compare import show_comparison
-        from plait.methods import compare_methods
-
-        show_comparison(compare_methods(list(done.values())))
+        _compare(done)
     typer.echo(f"\nThe runs are in {out}.")
     if failed:
         names = ", ".join(failed)
@@ -140,6 +137,21 @@ def _command(
     for override in overrides:
         words += ["-o", override]
     return shlex.join([*words, *engine.words()])
+
+
+def _compare(runs: Mapping[str, Path]) -> None:
+    """Print the recipes' means and tests; where they cannot be compared, the runs and why."""
+    from plait.cli.compare import show_comparison
+    from plait.errors import PlaitError
+    from plait.methods import compare_methods
+
+    try:
+        found = compare_methods(list(runs.values()))
+    except PlaitError as error:  # no reason to call what was trained a failure
+        _show(runs)
+        typer.echo(f"\nnot compared: {error}")
+        return
+    show_comparison(found)
 
 
 def _show(runs: Mapping[str, Path]) -> None:
