@@ -39,6 +39,7 @@ CONTRACTS = {
     "weighting": ("plait.weighting", "WEIGHTINGS", "Weighting"),
     "regularizer": ("plait.regularizers", "REGULARIZERS", "Regularizer"),
     "adapter": ("plait.model.adapters", "ADAPTERS", "Adapter"),
+    "architecture": ("plait.model.encoder", "ARCHITECTURES", "Architecture"),
     "augmentation": ("plait.data.augmentations", "AUGMENTATIONS", "Augmentation"),
     "stage-kind": ("plait.pretrain", "STAGE_KINDS", "StageKind"),
     "listener": ("plait.training.listeners", "LISTENERS", "Listener"),

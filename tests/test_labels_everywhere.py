@@ -124,6 +124,7 @@ def test_files_of_answers(run, tmp_path):
 def test_an_audit_tells_each_labels_own_probability(run):
     model = load(run)
     (result, *_) = audit(model, {}, tasks=["moods"]).results
+    assert result.examples
     for example in result.examples:
         (given,) = model.predict("moods", [example.after[0]])
         chances = [

@@ -336,3 +336,15 @@ def test_tasks_that_read_the_same_input_share_a_pass(tmp_path, tiny_recipe, monk
         written = list(csv.DictReader(file))
     for task, answers in alone.items():
         assert [int(row[task]) for row in written] == answers.argmax(axis=1).tolist()
+
+
+def test_a_plugin_that_changed_answers_under_another_name(tiny_recipe, tmp_path):
+    """Else answers that were kept would be taken for what the run answers today."""
+    plugin = tmp_path / "mine.py"
+    plugin.write_text("RATE = 1\n")
+    config = read_recipe(tiny_recipe(), [f"plugins=[{str(plugin)!r}]", "train.max_steps=1"])
+    run = train(config, tmp_path / "run").folder
+    first = Predictor.load(run)
+    assert first.fingerprint() == Predictor.load(run).fingerprint()
+    plugin.write_text("RATE = 2\n")
+    assert Predictor.load(run).fingerprint() != first.fingerprint()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from plait.errors import RecipeError
-from plait.registry import FAMILIES, Registry, load_plugin
+from plait.registry import FAMILIES, Registry, load_plugin, load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,6 +201,31 @@ def test_a_plugin_registers_its_parts(knots, tmp_path: Path):
     assert knots.build("mine", "train.knot").loops == 7
     load_plugin(tmp_path / "mine.py")  # a second run in one process
     assert list(knots) == ["bow", "mine", "noose"]
+
+
+def write_versions(folder: Path, *names: str) -> list[str]:
+    """Write files of one part each, whose default tells which file it is of."""
+    for number, name in enumerate(names):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(MINE.replace("= 7", f"= {number}"))
+    return [str(folder / name) for name in names]
+
+
+@pytest.mark.parametrize("names", [("mine.py", "mine_2.py"), ("a/mine.py", "b/mine.py")])
+def test_another_recipes_version_of_a_part_takes_its_place(knots, tmp_path: Path, names):
+    """Two runs of two versions of a file can be looked at side by side."""
+    for number, path in enumerate(write_versions(tmp_path, *names)):
+        load_plugins([path])
+        assert knots.build("mine", "train.knot").loops == number
+        assert [setting.default for setting in knots.settings("mine")] == [number]
+
+
+@pytest.mark.parametrize("names", [("mine.py", "mine_2.py"), ("a/mine.py", "b/mine.py")])
+def test_two_files_of_one_recipe_with_one_name_are_refused(knots, tmp_path: Path, names):
+    one, other = write_versions(tmp_path, *names)
+    with pytest.raises(RecipeError) as caught:
+        load_plugins([one, other])
+    assert str(caught.value) == f"knot 'mine' is registered twice: by {one} and {other}"
 
 
 @pytest.mark.parametrize(

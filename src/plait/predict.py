@@ -20,7 +20,7 @@ from plait.evaluate import Scorer, Scores, Task, choose_room, score_answers
 from plait.model.dense import keep_copies
 from plait.model.encoder import build_encoder
 from plait.model.inference import Form, pack, why_not
-from plait.registry import load_plugin
+from plait.registry import load_plugins
 from plait.thresholds import choose_threshold
 from plait.training.build import (
     build_collator,
@@ -31,7 +31,7 @@ from plait.training.build import (
     load_data,
 )
 from plait.training.checkpoint import hash_file, load_weights
-from plait.training.folder import RunFolder
+from plait.training.folder import RunFolder, hash_plugins
 from plait.types import Prediction
 
 if TYPE_CHECKING:
@@ -337,7 +337,8 @@ class Predictor(SingleModel):
     form: Form
     """What it computes in."""
     _hashes: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Of the files it was read from, once asked for: the files may go while it is in use."""
+    """Of the files it was read from, once asked for, and of its plugins, as they were when it was
+    loaded: the files may go while it is in use."""
 
     @classmethod
     def load(
@@ -360,8 +361,8 @@ class Predictor(SingleModel):
             raise RunError(f"there is no run at {folder.path}")
         config = folder.read_config()
         folder.require_model()
-        for plugin in config.plugins:
-            load_plugin(Path(plugin))
+        load_plugins(config.plugins)
+        hashes = hash_plugins(config)
         tasks = build_tasks(config)
         encoder = build_encoder(folder.read_json(folder.encoder), config.encoder.architecture)
         place = choose_device(device)
@@ -384,9 +385,8 @@ class Predictor(SingleModel):
         temperatures = {}
         if calibrated:
             temperatures = read_temperatures(folder.path, lambda: hash_file(folder.weights))
-        return cls(
-            folder.path, config, tasks, temperatures, tokenizer, collator, model, scorer, form
-        )
+        own = (folder.path, config, tasks, temperatures, tokenizer, collator)
+        return cls(*own, model, scorer, form, hashes)
 
     def identify(self) -> str:
         """Return the hash of the weights."""
@@ -422,6 +422,7 @@ class Predictor(SingleModel):
         """Name the answers: equal where they are bound to be the same, to the last bit."""
         files = RunFolder(self.folder)
         facts = [self.identify(), *(self._hash(path) for path in (files.recipe, files.tokenizer))]
+        facts += [self._hashes[plugin] for plugin in self.config.plugins]
         facts.append(json.dumps(self.temperatures, sort_keys=True))
         device = next(self.model.parameters()).device
         facts += [self.form, device.type, str(self.scorer.batch_size), str(self.scorer.room)]

@@ -17,8 +17,10 @@ import inspect
 import sys
 import typing
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from zlib import crc32
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -26,8 +28,7 @@ from pydantic_core import to_json
 from plait.errors import RecipeError, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 T = TypeVar("T")
 
@@ -65,10 +66,11 @@ class Registry(Generic[T]):
         """Make a class known under `name` (class decorator)."""
 
         def keep(part: type[T]) -> type[T]:
-            if name in self._parts and self._parts[name].__module__ != part.__module__:
+            known = self._parts.get(name)
+            if known is not None and not _gives_way(known, part):
                 raise RecipeError(
-                    f"{self.family} {name!r} is registered twice: by "
-                    f"{self._parts[name].__module__} and {part.__module__}"
+                    f"{self.family} {name!r} is registered twice: by {_find_home(known)} and "
+                    f"{_find_home(part)}"
                 )
             # A dataclass without a docstring is given its signature for one.
             doc = (part.__doc__ or "").strip()
@@ -161,16 +163,52 @@ def _check(annotation: Any, value: Any, where: str) -> Any:
         raise RecipeError(f"{where} = {value!r}: {first['msg']}") from error
 
 
+# --- files of users ----------------------------------------------------------------------
+
+_PLUGIN = "plait_plugin_"
+"""How the modules of users' files are called, before what they are called themselves."""
+_at_hand: set[str] = set()
+"""Modules of the recipe whose files were run last."""
+
+
+def load_plugins(paths: Iterable[str]) -> None:
+    """Run the files that a recipe names under `plugins`.
+
+    Parts of its own stand in for those of the same names that another recipe brought: runs of two
+    versions of a file can be loaded one after the other.
+    """
+    _at_hand.clear()
+    for path in paths:
+        load_plugin(Path(path))
+
+
+def _gives_way(known: type, part: type) -> bool:
+    """Say whether a part may take the name of one that is there: its own file's, run again.
+
+    Or that of a file that the recipe at hand does not name.
+    """
+    home = known.__module__
+    return home == part.__module__ or (home.startswith(_PLUGIN) and home not in _at_hand)
+
+
+def _find_home(part: type) -> str:
+    """Return the file that a user's part is from, or the module of one of plait's."""
+    home = part.__module__
+    return str(sys.modules[home].__file__) if home.startswith(_PLUGIN) else home
+
+
 def load_plugin(path: Path) -> None:
     """Run a user's file so that the parts in it register themselves."""
     if not path.is_file():
         raise RecipeError(f"plugins names {path}, which is not a file")
-    name = f"plait_plugin_{path.stem}"
+    # By its place as well: two folders may have a file of this name.
+    name = f"{_PLUGIN}{path.stem}_{crc32(str(path.resolve()).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise RecipeError(f"plugins names {path}, which is not a Python file (.py)")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    _at_hand.add(name)
     try:
         spec.loader.exec_module(module)
     except RecipeError:

@@ -165,7 +165,9 @@ def test_without_rows_only_own_sentences_are_tried(model):
 
 
 def test_examples_of_what_should_stay_moved_farthest(model, rows):
-    for result in audit(model, rows, tasks=["mood"], most=10).results:
+    results = audit(model, rows, tasks=["mood"], most=10).results
+    assert any(len(result.examples) > 1 for result in results)
+    for result in results:
         changes = [example.change for example in result.examples]
         assert changes == sorted(changes, reverse=result.should != "move")
 

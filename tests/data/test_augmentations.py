@@ -13,6 +13,7 @@ from plait.data import Dataset, Tokenizer, load_split
 from plait.data.augmentations import AUGMENTATIONS, Augmentation
 from plait.data.split import Split
 from plait.errors import RecipeError
+from plait.registry import load_plugin
 
 ROWS = [
     ("1", "He ran", "it ran", "1"),
@@ -177,3 +178,30 @@ def test_one_of_your_own(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
             return texts[::-1]
 
     assert load("turn-round").texts()[3:] == [(b, a) for _, a, b, _ in ROWS]
+
+
+OWN = '''
+from dataclasses import dataclass
+from plait.data.augmentations import AUGMENTATIONS, Augmentation
+
+@AUGMENTATIONS.register("shout")
+@dataclass(kw_only=True)
+class Shout(Augmentation):
+    """Shouts."""
+
+    def __call__(self, texts, generator):
+        return tuple(text.upper() for text in texts)
+'''
+
+
+def test_what_a_stranger_adds_depends_on_his_code(tmp_path, monkeypatch):
+    """Else rows that another version of the file made would be taken from the cache."""
+    monkeypatch.setattr(AUGMENTATIONS, "_parts", dict(AUGMENTATIONS._parts))
+    plugin, described = tmp_path / "mine.py", []
+    for source in (OWN, OWN, OWN.replace("upper", "lower")):
+        plugin.write_text(source)
+        load_plugin(plugin)
+        described.append(AUGMENTATIONS.build("shout", "augment").describe())
+    assert described[0] == described[1] != described[2]
+    ours = AUGMENTATIONS.build("other-order", "augment").describe()
+    assert ours == {"class": "OtherOrder", "share": 1.0}  # whose entries keep their names

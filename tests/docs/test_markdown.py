@@ -157,7 +157,7 @@ def test_examples_in_help_parse(name):
 
 @each_page
 def test_commands_in_sentences_exist(page):
-    for name, rest in re.findall(r"`plait\s+([a-z]+)([^`]*)`", prose(page)):
+    for name, rest in re.findall(r"`plait\s+([a-z]+(?:-[a-z]+)*)([^`]*)`", prose(page)):
         assert name in COMMANDS, f"`plait {name}`"
         known = {
             option for p in COMMANDS[name].params for option in (*p.opts, *p.secondary_opts)

@@ -126,6 +126,13 @@ def test_parts_of_your_own(walk):
     assert [line.split(",")[:2] for line in lines] == [["0", "dev"], ["20", "dev"], ["40", "dev"]]
 
 
+def test_an_encoder_of_your_own(walk):
+    walk.run(ROOT / "docs" / "how-to" / "own-architecture.md")
+    model = plait.load("runs/mine").model
+    assert type(model.encoder).__name__ == "Convolutions"
+    assert model.encoder.words.weight.shape[1] == model.encoder.width
+
+
 def test_several_labels_for_one_text(walk):
     walk.run(ROOT / "docs" / "how-to" / "multi-label.md")
     labels = {"anger", "joy", "fear"}

@@ -13,10 +13,11 @@ import torch
 import plait
 from plait.config import read_recipe
 from plait.ensemble import make_ensemble
-from plait.errors import RunError, UsageError
+from plait.errors import EncoderError, RunError, UsageError
 from plait.export.onnx import INPUTS
 from plait.export.run import export
 from plait.export.runtime import ExportedModel
+from plait.model.heads import LinearHead
 from plait.predict import Predictor
 from plait.training.run import train
 
@@ -281,6 +282,19 @@ def test_a_missing_package_is_named(tiny_run, tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=rf"needs the package {package}: pip install 'plait\[exp"):
         export(tiny_run, tmp_path / "out")
+
+
+@pytest.mark.filterwarnings("default")
+def test_why_there_is_no_graph_is_told(tiny_run, tmp_path, monkeypatch):
+    """In the words of what went wrong, not of the exporter, which only says that it did."""
+
+    def fail(_head: LinearHead, _vectors: torch.Tensor) -> torch.Tensor:
+        raise TypeError("this head wants a mask")
+
+    monkeypatch.setattr(LinearHead, "forward", fail)
+    with pytest.raises(EncoderError, match=r"graph of model: .*this head wants a mask"):
+        export(tiny_run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.filterwarnings("default")

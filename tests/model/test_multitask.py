@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from plait.model.encoder import pool
-from plait.model.heads import HEADS
+from plait.model.heads import HEADS, Head
 from plait.model.multitask import MultitaskModel
 from plait.types import TaskSpec, Tokens
 
@@ -43,6 +43,30 @@ def test_padding_changes_nothing(tiny_model, tiny_batch, tiny_specs):
             *(torch.nn.functional.pad(t, (0, 4)) for t in (tokens.ids, tokens.types, tokens.mask))
         )
         torch.testing.assert_close(model(task, padded), model(task, tokens), rtol=0, atol=1e-5)
+
+
+class LargestToken(Head):
+    """The largest of each number over all real tokens, then a linear layer."""
+
+    takes = "hidden"
+
+    def __init__(self, width: int, num_outputs: int):
+        super().__init__()
+        self.out = torch.nn.Linear(width, num_outputs)
+
+    def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Return logits."""
+        return self.out(hidden.masked_fill(~mask.unsqueeze(-1), -torch.inf).amax(dim=1))
+
+
+def test_a_head_that_reads_all_tokens_is_told_which_are_real(tiny_model, tiny_batch, tiny_specs):
+    model = tiny_model().eval()
+    model.add_head("mood", LargestToken(16, 3))
+    tokens = tiny_batch(tiny_specs["mood"]).tokens
+    wide = [torch.nn.functional.pad(t, (0, 4)) for t in (tokens.ids, tokens.types, tokens.mask)]
+    for padded in (Tokens(*wide), Tokens(*wide, total=int(tokens.mask.sum()))):
+        outputs = model("mood", padded)
+        torch.testing.assert_close(outputs, model("mood", tokens), rtol=0, atol=1e-5)
 
 
 NAMES = ["type", "keys", "items", "forward", "training", "0", "a-b_c"]

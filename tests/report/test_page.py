@@ -185,6 +185,22 @@ def test_answers_are_kept(run):
         assert scores.to_json()["confusion"] == expected[task]["confusion"]
 
 
+def test_answers_are_asked_for_again_where_a_plugin_has_changed(tiny_recipe, tmp_path):
+    plugin, recipe = tmp_path / "mine.py", tiny_recipe("plugged")
+    plugin.write_text("RATE = 1\n")
+    config = read_recipe(recipe, [f"plugins=[{str(plugin)!r}]", "train.max_steps=1"])
+    run = train(config, tmp_path / "plugged-run", data=str(recipe.parent)).folder
+    other = make_ensemble([run], tmp_path / "both")
+    for place in (run, other):
+        plugin.write_text("RATE = 1\n")
+        calls: list[str] = []
+        for source, num_asked in (("RATE = 1\n", 3), ("RATE = 1\n", 0), ("RATE = 2\n", 3)):
+            plugin.write_text(source)
+            calls.clear()
+            read_subjects([place], answering=lambda task, *_: calls.append(task))  # noqa: B023
+            assert len(set(calls)) == num_asked
+
+
 PCGRAD = [
     "train.aggregator=pcgrad",
     "train.schedule={name='round-robin', together=true}",

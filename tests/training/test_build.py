@@ -77,6 +77,7 @@ def test_the_encoders_dropout_can_be_set(make):
         ("tasks.mood.head='cosine'", "cosine head gives cosine, but its loss takes logits"),
         ("tasks.same.head={name='mlp', hiden=3}", r"tasks\.same\.head\.hiden is not a setting"),
         ("train.schedule='robin'", r"stage\.finetune\.schedule: no schedule 'robin'"),
+        ("encoder.architecture=brt", r"encoder\.architecture: no architecture 'brt'; .*'bert'"),
         ("train.aggregator={name='sum', x=1}", r"stage\.finetune\.aggregator\.x is not a setting"),
         ("train.regularizers=['smart?']", r"stage\.finetune\.regularizers\.0: no regularizer"),
         ("listeners=['x']", r"listeners\.0: no listener 'x'"),

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from plait.errors import DataError, DeviceMemoryError, RecipeError, RunError
+from plait.schedules import SCHEDULES, Schedule
 from plait.training.folder import RunFolder
 from plait.training.listeners import Listener
 from plait.training.step import Step
@@ -61,6 +62,44 @@ def test_a_part_that_compares_tasks_needs_updates_of_several(runs, part):
     runs.train("c", f"train.{part}", "train.tasks=['mood']", "train.max_steps=2")
     sequential = "train.schedule={name='sequential', cap=1}"
     runs.train("d", f"train.{part}", sequential, "train.accumulate=2", "train.max_steps=2")
+
+
+@pytest.fixture
+def schedule(monkeypatch):
+    """Register a schedule that yields what it is told, epoch by epoch; the last one goes on."""
+
+    def register(*epochs: list) -> str:
+        class Told(Schedule):
+            """Yields what it is told."""
+
+            def epoch(self, sizes, epoch, num_epochs, generator):
+                yield from epochs[min(epoch, len(epochs) - 1)]
+
+        monkeypatch.setitem(SCHEDULES._parts, "told", Told)
+        return "train.schedule='told'"
+
+    return register
+
+
+@pytest.mark.parametrize(
+    ("turns", "match"),
+    [
+        (["mood", "same"], r"a turn is a tuple of tasks, not 'mood': yield \('mood',\)"),
+        ([("mood", "sme")], r"names 'sme'; did you mean 'same'"),
+        ([("mood", "mood")], "names a task twice: mood, mood"),
+        ([()], "yields a turn without a task"),
+        ([], "gives no task a turn"),
+    ],
+)
+def test_a_schedule_of_ones_own_that_yields_no_turns_is_refused(runs, schedule, turns, match):
+    with pytest.raises(RecipeError, match=rf"stage\.finetune\.schedule: .*{match}"):
+        runs.train("a", schedule(turns))
+    assert not (runs.folder / "a").exists()
+
+
+def test_surgery_that_begins_in_a_later_epoch_is_not_refused(runs, schedule):
+    told = schedule([("mood",)], [("mood", "same")])
+    assert runs.train("a", told, "train.aggregator='pcgrad'", "train.epochs=2").result["steps"] == 2
 
 
 def test_an_empty_folder_will_do(runs):

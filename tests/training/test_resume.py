@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import signal
 import subprocess
 import sys
@@ -410,3 +412,24 @@ def test_stopping_the_command(runs, number, times, tmp_path):
     runs.train("a", *settings, resume=True)
     runs.train("b", "save_every=2")
     runs.check_equal("a", "b")
+
+
+def test_a_plugin_that_changed_is_told_of(runs, tmp_path):
+    """It may be another method now; whoever mends a listener may go on all the same."""
+    plugin = tmp_path / "mine.py"
+    plugin.write_text("RATE = 1\n")
+    settings = [f"plugins=[{str(plugin)!r}]", "save_every=2"]
+    with pytest.raises(runs.Crash):
+        runs.train("a", *settings, listeners=[runs.CrashAfter(5)])
+    info = json.loads((runs.folder / "a" / "run.json").read_text())
+    assert info["plugins"] == {str(plugin): hashlib.sha256(plugin.read_bytes()).hexdigest()}
+    spy = runs.Spy()
+    with pytest.raises(runs.Crash):
+        runs.train("a", *settings, resume=True, listeners=[runs.CrashAfter(9), spy])
+    assert not any("mine.py" in note for note in spy.notes)
+    plugin.write_text("RATE = 2\n")
+    runs.train("a", *settings, resume=True, listeners=[spy])
+    (told,) = [note for note in spy.notes if "mine.py" in note]
+    assert told == (
+        f"{plugin} is not what it was when the run began; from here on it trains with what it is"
+    )

@@ -614,6 +614,28 @@ def test_a_gradient_of_0_has_a_cosine_of_0(tiny_model, make_step, batches):
     assert cosines[0, 2].abs() > 0
 
 
+class Halving(Aggregator):
+    """Half of the sum: an aggregator that does not care which task a gradient came from."""
+
+    per_task = False
+
+    def __call__(self, gradients, generator, tasks=()):
+        """Return half of the one row."""
+        assert len(gradients) == 1
+        return gradients[0] / 2
+
+
+def test_an_aggregator_that_wants_the_sum_is_handed_it(tiny_model, make_step, batches):
+    """It may do more with it than plain addition does."""
+    plain, halved = make_step(tiny_model()), make_step(tiny_model())
+    halved.aggregator = Halving()
+    for step in (plain, halved):
+        step([batches])
+    assert torch.equal(halved.gradients.reduced, plain.gradients.reduced / 2)
+    heads = len(plain.gradients.reduced)
+    assert torch.equal(halved.gradients.total[heads:], plain.gradients.total[heads:])
+
+
 def test_watching_the_sum_does_not_change_it(tiny_model, make_step, batches):
     plain, watched = (
         make_step(tiny_model(), {"name": "sum", "watch": watch}) for watch in (False, True)

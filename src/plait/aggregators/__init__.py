@@ -7,9 +7,9 @@ registered by being there.
 from importlib import import_module
 from pkgutil import iter_modules
 
-from plait.aggregators.base import AGGREGATORS, Aggregator
+from plait.aggregators.base import AGGREGATORS, Aggregator, Mixing
 
-__all__ = ["AGGREGATORS", "Aggregator"]
+__all__ = ["AGGREGATORS", "Aggregator", "Mixing"]
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -20,8 +20,9 @@ class Aggregator(ABC):
     """Task gradients in, one gradient out."""
 
     per_task: bool = True
-    """Whether it must see each task's gradient. If not, the step adds them up as they come
-    and hands over a single row, which saves a copy of the gradient per task."""
+    """Whether it must see each task's gradient, which costs a copy of the gradient per task. If
+    not, the step adds them up as they come and hands over their sum, a single row without names.
+    If so, it is not asked in a stage of which one task alone trains the encoder."""
     capturable: ClassVar[bool] = False
     """Whether it stays on the device and changes what it remembers in place, so that a CUDA
     graph can replay it. One that solves something on the CPU does not, and is the only kind

@@ -10,6 +10,7 @@ from plait.data import ONE_TEXT, Collator, Dataset, Tokenizer
 from plait.model.encoder import load_encoder, pool
 from plait.model.inference import pack, why_not
 from plait.model.sources import find_encoder
+from plait.registry import load_plugins
 from plait.training.build import choose_device
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Embedder:
 
     def __init__(self, config: RunConfig, *, fast: bool = False):
         settings = config.encoder
+        load_plugins(config.plugins)  # one of them may bring the architecture
         files = find_encoder(settings.source, revision=settings.revision, sha256=settings.sha256)
         self.device = choose_device(config.device)
         encoder = load_encoder(files, architecture=settings.architecture)

@@ -97,6 +97,7 @@ def load_families() -> None:
     import plait.data.augmentations
     import plait.losses
     import plait.model.adapters
+    import plait.model.encoder
     import plait.model.heads
     import plait.pretrain
     import plait.regularizers

@@ -234,8 +234,9 @@ class EncoderConfig(Section):
     """Commit of a Hub id; run.json tells which one a run was made with."""
     sha256: str | None = None
     """Expected hash of the weights; of shards, one after the other."""
-    architecture: Literal["bert", "auto"] = "bert"
-    """plait's own BERT, or whatever transformers' AutoModel makes of the folder."""
+    architecture: str = "bert"
+    """plait's own BERT ("bert"), whatever transformers' AutoModel makes of the folder ("auto"), or
+    one that a plugin registers."""
     pooling: Literal["cls-pooler", "cls", "mean"] = "mean"
     """One vector per input: [CLS] through the pooler, [CLS] as it is, or the mean of all tokens."""
     dropout: float | None = Field(default=None, ge=0, lt=1)

@@ -7,13 +7,16 @@ are tokenised. Each sees the rows of the files, never what another one added. Mo
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from plait.data.digests import file_digest
 from plait.data.rows import Rows
 from plait.data.swaps import Swapper
 from plait.registry import Registry
@@ -33,8 +36,16 @@ class _Described:
         """Refuse a task it is not for, with a ValueError that says why."""
 
     def describe(self) -> dict[str, Any]:
-        """Return everything the added rows depend on, to name a cache entry by."""
-        return {"class": type(self).__qualname__, **asdict(self)}
+        """Return everything the added rows depend on, to name a cache entry by.
+
+        Of a part that is not plait's, also the file it is written in, which may change.
+        """
+        own = type(self)
+        described = {"class": own.__qualname__, **asdict(self)}
+        file = getattr(sys.modules.get(own.__module__), "__file__", None)
+        if file is None or own.__module__.startswith("plait."):
+            return described
+        return described | {"hash of its file": file_digest(Path(file))}
 
 
 @dataclass(kw_only=True)

@@ -245,8 +245,13 @@ def _write_graph(path: Path, graph: nn.Module, run: Predictor, outputs: list[str
             program.save(path, external_data=num_bytes > LARGEST)
     except torch.onnx.OnnxExporterError as error:
         raise EncoderError(
-            f"torch cannot make a graph of {path.stem}: {first_line(error)}"
+            f"torch cannot make a graph of {path.stem}: {first_line(_find_cause(error))}"
         ) from error
+
+
+def _find_cause(error: BaseException) -> BaseException:
+    """Return what an error came from: the exporter's own only says that there was one."""
+    return error if error.__cause__ is None else _find_cause(error.__cause__)
 
 
 def _check_sizes(path: Path, program: torch.onnx.ONNXProgram) -> None:

@@ -17,7 +17,7 @@ from plait.errors import RunError, UsageError, first_line
 from plait.export.folder import FILE, need
 from plait.export.onnx import INPUTS, PAIR, Place
 from plait.predict import SingleModel, require_list
-from plait.registry import load_plugin
+from plait.registry import load_plugins
 from plait.training.build import build_collator, build_tasks
 from plait.training.checkpoint import hash_file
 from plait.training.folder import RunFolder
@@ -76,8 +76,7 @@ class ExportedModel(SingleModel):
             )
         files = RunFolder(path)
         config = files.read_config()
-        for plugin in config.plugins:
-            load_plugin(Path(plugin))
+        load_plugins(config.plugins)
         names = [name for name in config.tasks if name in facts["tasks"]]
         config = config.model_copy(update={"tasks": {name: config.tasks[name] for name in names}})
         tokenizer = Tokenizer.from_file(files.tokenizer)

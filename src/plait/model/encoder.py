@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from plait.errors import EncoderError, first_line
 from plait.model.bert import Bert, BertConfig
 from plait.model.interface import Adapter, Encoded, Encoder
+from plait.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from plait.types import Tokens
 
 __all__ = [
+    "ARCHITECTURES",
+    "Architecture",
     "AutoEncoder",
     "Encoded",
     "Encoder",
@@ -36,7 +40,6 @@ __all__ = [
     "pool",
 ]
 
-Architecture = Literal["bert", "auto"]
 Pooling = Literal["cls-pooler", "cls", "mean"]
 
 SEED = 0
@@ -48,28 +51,52 @@ NO_ADAPTERS = (
 )
 
 
+class Architecture(ABC):
+    """Makes encoders of one kind: of their files, or of their config.json alone.
+
+    What it makes is an `Encoder` (plait.model.interface), whose `config` is plain JSON and enough
+    to build it again.
+    """
+
+    @abstractmethod
+    def load(self, files: EncoderFiles, config: dict[str, Any]) -> Encoder:
+        """Read an encoder with its weights, in fp32; `config` is what `files.config` holds."""
+
+    @abstractmethod
+    def build(self, config: Mapping[str, Any]) -> Encoder:
+        """Make an encoder of a config's shape, with random weights that are always the same.
+
+        A trained run's are put in afterwards, by their names in its `state_dict`.
+        """
+
+
+ARCHITECTURES: Registry[Architecture] = Registry(
+    "architecture", "files of an encoder -> an encoder"
+)
+
+
 def load_encoder(
     files: EncoderFiles,
     *,
-    architecture: Architecture = "bert",
+    architecture: str = "bert",
     dropout: float | None = None,
     attention_dropout: float | None = None,
 ) -> Encoder:
     """Read an encoder with its weights, in fp32; dropouts replace its configuration's."""
     config = _read_config(files.config)
-    encoder = _load_bert(files, config) if architecture == "bert" else _load_auto(files, config)
+    encoder = _find_architecture(architecture).load(files, config)
     encoder.notes = " ".join(note for note in (files.notes, encoder.notes) if note)
     encoder.set_dropout(dropout, attention_dropout)
     return encoder
 
 
-def build_encoder(config: Mapping[str, Any], architecture: Architecture = "bert") -> Encoder:
+def build_encoder(config: Mapping[str, Any], architecture: str = "bert") -> Encoder:
     """Make an encoder of a config.json's shape, with random weights that are always the same."""
-    if architecture == "auto":
-        return AutoEncoder(_auto_from_config(config), config)
-    bert = _make_bert(config)
-    bert.init_weights(torch.Generator().manual_seed(SEED))
-    return bert
+    return _find_architecture(architecture).build(config)
+
+
+def _find_architecture(name: str) -> Architecture:
+    return ARCHITECTURES.build(name, "encoder.architecture")
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -129,6 +156,21 @@ HUB_NAMES = {
     "output_norm": ("output.LayerNorm",),
     "pooler.dense": ("pooler.dense",),
 }
+
+
+@ARCHITECTURES.register("bert")
+class BertArchitecture(Architecture):
+    """BERT, in plait's own code (Devlin et al. 2019): the fastest, and the one for adapters."""
+
+    def load(self, files: EncoderFiles, config: dict[str, Any]) -> Encoder:
+        """Read weights under the Hub's names."""
+        return _load_bert(files, config)
+
+    def build(self, config: Mapping[str, Any]) -> Encoder:
+        """Draw weights as for pretraining."""
+        bert = _make_bert(config)
+        bert.init_weights(torch.Generator().manual_seed(SEED))
+        return bert
 
 
 def _hub_names(name: str) -> list[str]:
@@ -218,6 +260,19 @@ def _draw(shape: tuple[int, ...], deviation: float) -> Tensor:
 
 
 # --- any other architecture --------------------------------------------------------------
+
+
+@ARCHITECTURES.register("auto")
+class AutoArchitecture(Architecture):
+    """Whatever transformers' AutoModel makes of the files (`plait[auto]`), if an encoder alone."""
+
+    def load(self, files: EncoderFiles, config: dict[str, Any]) -> Encoder:
+        """Let transformers read the folder."""
+        return _load_auto(files, config)
+
+    def build(self, config: Mapping[str, Any]) -> Encoder:
+        """Let transformers draw the weights."""
+        return AutoEncoder(_auto_from_config(config), config)
 
 
 class AutoEncoder(Encoder):

@@ -20,11 +20,17 @@ PAIR: tuple[Feature, ...] = ("u", "v")
 
 
 class Head(nn.Module):
-    """Contract of the family: vectors [rows, width] -> outputs [examples, num_outputs]."""
+    """Contract of the family: vectors [rows, width] -> outputs [examples, num_outputs].
+
+    `forward` is called with the pooled vectors, or with those of all tokens and their mask where
+    `takes` says so.
+    """
 
     gives: ClassVar[Literal["logits", "cosine"]] = "logits"
+    """What the outputs are, which is what the task's loss must take."""
     takes: ClassVar[Literal["pooled", "hidden"]] = "pooled"
-    """One vector per row, or those of all tokens: [rows, length, width]."""
+    """One vector per row; or the vectors of all tokens, [rows, length, width], with a mask, bool
+    [rows, length], that is True at real ones: what stands at padding has no meaning."""
 
 
 HEADS: Registry[Head] = Registry("head", "pooled vectors of a batch -> a task's outputs")

@@ -118,7 +118,7 @@ class MultitaskModel(nn.Module):
         """Return a task's outputs, [examples, num_outputs], of rows the encoder has read."""
         head = self.heads[f"task-{task}"]
         if head.takes == "hidden":
-            outputs: Tensor = head(encoded.hidden)
+            outputs: Tensor = head(encoded.hidden, mask)
         else:
             outputs = head(pool(encoded, mask, self.pooling))
         return outputs

@@ -40,8 +40,11 @@ class WordHead(Head):
         # A function, not the module: the table is the encoder's, and saved and trained as such.
         self.word_table = encoder.word_table
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Turn the last layer's output [rows, length, width] into the words' space."""
+    def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """Turn the last layer's output [rows, length, width] into the words' space.
+
+        Padding as well: nobody looks at what becomes of it.
+        """
         transformed: Tensor = self.norm(F.gelu(self.dense(hidden)))
         return transformed
 

@@ -1,6 +1,6 @@
 """A run and its dev files become answers, kept in the run's folder under what they depend on.
 
-answers/                one array per task, named by a hash of weights, data and precision
+answers/                one array per task, named by a hash of weights, plugins, data and precision
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plait.calibration import apply_temperature
-from plait.ensemble import load, load_to_calibrate
+from plait.ensemble import Ensemble, load, load_to_calibrate
 from plait.errors import DiskFullError
 from plait.evaluate import TaskScores, score_task
 from plait.training.build import choose_device
 from plait.training.checkpoint import atomic_path
+from plait.training.folder import hash_plugins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,6 +88,7 @@ def answer_dev(
     datasets = model.load_split("dev", data=data, progress=reading)
     # Devices and precisions round differently.
     depends = [model.identify(), choose_device(device).type, model.config.precision]
+    depends += _hash_plugins(model)
     found = {}
     for name, dataset in datasets.items():
         assert dataset.labels is not None
@@ -105,6 +107,12 @@ def answer_dev(
             model.temperatures.get(name),
         )
     return model, found
+
+
+def _hash_plugins(model: Answerer) -> list[str]:
+    """Return the hashes of the user's files that answers go through, of all members."""
+    members = model.members if isinstance(model, Ensemble) else (model,)
+    return [digest for member in members for digest in hash_plugins(member.config).values()]
 
 
 def _hash(depends: list[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.config import flatten
@@ -13,7 +14,8 @@ from plait.training.folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
+
+    from plait.config import RunConfig
 
 
 def find_runs(places: Iterable[Path]) -> list[Path]:
@@ -30,9 +32,7 @@ def find_runs(places: Iterable[Path]) -> list[Path]:
 def gather_records(runs: Sequence[Path], profile: str) -> list[dict[str, Any]]:
     """Read runs as records. Those whose recipes differ in nothing but the seed are one method."""
     configs = {run: RunFolder(run).read_config() for run in runs}
-    settings = {run: flatten(result_settings(config)) for run, config in configs.items()}
-    for table in settings.values():
-        del table["seed"]
+    settings = {run: _find_settings(run, config) for run, config in configs.items()}
     names = _name_methods({run: config.name for run, config in configs.items()}, settings)
     taken: dict[tuple[str, int], Path] = {}
     records = []
@@ -47,6 +47,16 @@ def gather_records(runs: Sequence[Path], profile: str) -> list[dict[str, Any]]:
         taken[name, record["seed"]] = run
         records.append(record)
     return records
+
+
+def _find_settings(run: Path, config: RunConfig) -> dict[str, Any]:
+    """Return what makes a run's method: settings but for the seed, and what its plugins were."""
+    folder = RunFolder(run)
+    table = flatten(result_settings(config))
+    del table["seed"]
+    if plugins := folder.read_json(folder.info).get("plugins", {}):
+        del table["plugins"]  # where they lie is no matter
+    return table | {Path(plugin).name: digest[:8] for plugin, digest in plugins.items()}
 
 
 def _name_methods(names: dict[Path, str], settings: dict[Path, dict[str, Any]]) -> dict[Path, str]:

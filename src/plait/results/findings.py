@@ -25,7 +25,7 @@ from plait.results.significance import (
 from plait.results.tables import Row, read_published
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from plait.results.records import Record
 
@@ -153,11 +153,16 @@ def compare(
         return f"no `{figure}` of {', '.join(empty)}"
     shared = set.intersection(*(set(by_seed) for by_seed in found.values()))
     if len(shared) >= FEWEST_SEEDS:
+        rounding = sum(
+            fmean(rounding_variance(records.row(*key)[0], figure) for key in side) / len(side)
+            for side in (better, worse)
+        )
         return compare_paired(
             [
                 fmean(found[key][seed] for key in better) - fmean(found[key][seed] for key in worse)
                 for seed in sorted(shared)
-            ]
+            ],
+            rounding,
         )
     # A head that nobody trained varies more from seed to seed than those that are compared.
     untrained = not all(record.trains(figure) for key in rows for record in records.row(*key))
@@ -179,15 +184,33 @@ def _name(key: RowKey) -> str:
 
 def sampling_variance(record: Record, figure: str) -> float:
     """Return how much a figure would vary over other dev rows of the same number."""
-    if figure not in SUMMARIES:
-        task = record.dev.tasks[figure]
-        value = record.dev.figure(figure) or 0.0
+
+    def of_task(name: str) -> float:
+        task, value = record.dev.tasks[name], record.dev.figure(name) or 0.0
         of_kind = correlation_variance if task.kind == "score" else accuracy_variance
         return of_kind(value, task.num_examples)
+
+    return _put_together(record, figure, of_task)
+
+
+def rounding_variance(record: Record, figure: str) -> float:
+    """Return the variance of what a figure is rounded by: a share of rows comes in whole rows."""
+
+    def of_task(name: str) -> float:
+        task = record.dev.tasks[name]
+        return 0.0 if task.kind == "score" else 1 / (12 * task.num_examples**2)
+
+    return _put_together(record, figure, of_task)
+
+
+def _put_together(record: Record, figure: str, of_task: Callable[[str], float]) -> float:
+    """Return the variance of a figure from that of each task's."""
+    if figure not in SUMMARIES:
+        return of_task(figure)
     tasks = record.dev.tasks
     # `overall` halves a correlation, and so quarters its variance.
     halved = {task for task in tasks if figure == "overall" and tasks[task].kind == "score"}
-    total = sum(sampling_variance(record, t) / (4 if t in halved else 1) for t in tasks)
+    total = sum(of_task(task) / (4 if task in halved else 1) for task in tasks)
     return total if figure == "sum" else total / len(tasks) ** 2
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, stdev, variance
+from statistics import NormalDist, fmean, variance
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,9 +59,14 @@ class Spread:
     freedom: float
 
 
-def compare_paired(differences: Sequence[float]) -> Difference:
-    """Make Student's paired test of differences, one a seed."""
-    error = stdev(differences) / math.sqrt(len(differences))
+def compare_paired(differences: Sequence[float], rounding: float = 0.0) -> Difference:
+    """Make Student's paired test of differences, one a seed.
+
+    `rounding` is the variance that rounding alone gives one of them; a smaller one is not believed.
+    Differences of few dev rows are multiples of one row, and a few of them can well be all alike.
+    """
+    spread = max(variance(differences), rounding)
+    error = math.sqrt(spread / len(differences))
     return Difference(fmean(differences), error, len(differences) - 1, len(differences), True)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,13 +23,13 @@ from plait.errors import RecipeError, first_line, suggest
 from plait.evaluate import Task, primary_metric
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.model.adapters import ADAPTERS
-from plait.model.encoder import check_adapters, check_pooling, load_encoder
+from plait.model.encoder import ARCHITECTURES, check_adapters, check_pooling, load_encoder
 from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
 from plait.model.sources import find_encoder, hash_weights
 from plait.pretrain import STAGE_KINDS
 from plait.pretrain.meta import MetaKind
-from plait.registry import load_plugin
+from plait.registry import load_plugins
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
 from plait.training.listeners import LISTENERS
@@ -133,8 +132,8 @@ def _build_from(config: RunConfig, start: Start, tasks: dict[str, Task], team: T
 
 def check_parts(config: RunConfig) -> None:
     """Refuse unknown parts and settings before anything slow begins."""
-    for plugin in config.plugins:
-        load_plugin(Path(plugin))
+    load_plugins(config.plugins)
+    ARCHITECTURES.validate(config.encoder.architecture, "encoder.architecture")
     for i, table in enumerate(config.listeners):
         LISTENERS.validate(table, f"listeners.{i}")
     for name, task in config.tasks.items():

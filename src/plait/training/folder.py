@@ -5,7 +5,7 @@ model.safetensors       encoder and heads at the best dev score
 checkpoint.safetensors  the last state, to go on from
 encoder.json            the encoder's configuration
 tokenizer.json
-run.json                versions, hardware, encoder, data, teachers, the run it started from
+run.json                versions, hardware, encoder, plugins, data, teachers, where it started
 metrics.jsonl           losses and scores over time
 scores.json             dev scores of the best model, once finished
 card.md                 what the model is, for people, once finished
@@ -37,6 +37,7 @@ from plait.training.checkpoint import (
     atomic_path,
     disk_full,
     disk_full_told,
+    hash_file,
     remove_leftovers,
     write_text,
 )
@@ -306,12 +307,18 @@ def write_parts(
         "threads": torch.get_num_threads(),
         "precision": "bf16" if parts.autocast else "fp32",
         "encoder": parts.encoder,
+        **({"plugins": hash_plugins(parts.config)} if parts.config.plugins else {}),
         "data": data,
         **({"workers": parts.team.size} if parts.team.size > 1 else {}),
         **taught,
         **({"start": parts.start.facts} if parts.start else {}),
     }
     write_text(folder.info, json.dumps(info, indent=1))
+
+
+def hash_plugins(config: RunConfig) -> dict[str, str]:
+    """Return the sha256 of each file of the user's that a run is trained with."""
+    return {plugin: hash_file(Path(plugin)) for plugin in config.plugins}
 
 
 def describe_device(device: torch.device) -> str:

@@ -10,6 +10,7 @@ loop started from a saved place goes on exactly as one that never stopped.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 
 from plait.distributed import ALONE
+from plait.errors import suggest
 from plait.schedules import Size
 from plait.training.optimizer import rate_factor, set_rate
 
@@ -176,6 +178,33 @@ class Route:
         """Yield the schedule's turns of one epoch."""
         generator = np.random.default_rng([self.seed, self.index, epoch])
         return self.schedule.epoch(self.sizes, epoch, self.config.epochs, generator)
+
+    def find_turns(self) -> list[Turn]:
+        """Return every turn that comes in the stage, each once; ValueError for what is none."""
+        found: dict[Any, None] = {}  # in their order, so that an error is the same every time
+        left = (self.config.max_steps or math.inf) * self.config.accumulate
+        for epoch in range(self.config.epochs):
+            turns: list[Any] = list(self.turns(epoch))  # whatever a stranger's schedule yields
+            found |= dict.fromkeys(t if isinstance(t, str) else tuple(t) for t in turns)
+            left -= len(turns)
+            if left <= 0:
+                break
+        for turn in found:
+            self._check_turn(turn)
+        if not found:
+            raise ValueError("gives no task a turn")
+        return list(found)
+
+    def _check_turn(self, turn: Any) -> None:
+        if isinstance(turn, str):
+            raise ValueError(f"a turn is a tuple of tasks, not {turn!r}: yield ({turn!r},)")
+        if not turn:
+            raise ValueError("yields a turn without a task")
+        for task in turn:
+            if task not in self.streams:
+                raise ValueError(f"a turn names {task!r}{suggest(task, self.streams)}")
+        if len(set(turn)) < len(turn):
+            raise ValueError(f"a turn names a task twice: {', '.join(turn)}")
 
     def num_steps(self) -> int:
         """Count the updates of the whole stage."""

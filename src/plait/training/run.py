@@ -41,7 +41,7 @@ from plait.training.checkpoint import (
     write_text,
 )
 from plait.training.conflicts import ConflictSums, LossMeans
-from plait.training.folder import RunFolder, check_folder, opened, write_parts
+from plait.training.folder import RunFolder, check_folder, hash_plugins, opened, write_parts
 from plait.training.holding import count_held_out, find_idle, find_missing
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
@@ -251,6 +251,13 @@ class _Session:
         if self.folder.checkpoint.exists():
             before = self.folder.read_json(self.folder.info)
             self.lessons.check(before)
+            for plugin, digest in hash_plugins(self.config).items():
+                if before.get("plugins", {}).get(plugin, digest) != digest:
+                    self.tell(
+                        "note",
+                        f"{plugin} is not what it was when the run began; from here on it trains "
+                        "with what it is",
+                    )
             shape = self.folder.read_json(self.folder.encoder)
             known = before["data"]
             for split, name in ((s, n) for s in facts for n in {**known.get(s, {}), **facts[s]}):

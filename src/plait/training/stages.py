@@ -7,7 +7,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 
 from plait.aggregators import AGGREGATORS
@@ -165,11 +164,10 @@ def _plan_stage(
         task: plan_passes(config, index, task, objectives[task].num_examples) for task in names
     }
     try:
-        sizes = {task: own.size for task, own in passes.items()}
-        turns = schedule.epoch(sizes, 0, settings.epochs, np.random.default_rng(0))
-        most = max(map(len, turns), default=0)
+        turns = Route(name, index, settings, config.seed, schedule, passes).find_turns()
     except ValueError as error:
         raise RecipeError(f"{where}.schedule: {error}") from error
+    most = max(map(len, turns))
     plan = _Plan(
         schedule,
         AGGREGATORS.build(settings.aggregator, f"{where}.aggregator"),

@@ -363,7 +363,13 @@ class Step:
             self.team.reduce(self.gradients.total[len(self.gradients.reduced) :])
         else:
             self.team.reduce(self.gradients.total)
-        if not rows.numel() or len(self.gradients.rows) == 1:  # none, or they added up in its place
+        if not rows.numel():  # nobody trains what is shared
+            return None
+        if len(self.gradients.rows) == 1:  # they added up where the update reads
+            if not self.aggregator.per_task:
+                made = self.aggregator(rows, self.generator, plan.apart)
+                if made.data_ptr() != rows.data_ptr():  # the plain sum is there already
+                    self.gradients.reduced.copy_(made)
             return None
         if len(rows) == 1 or not isinstance(self.aggregator, Mixing):
             self.gradients.reduced.copy_(self.aggregator(rows, self.generator, plan.apart))
