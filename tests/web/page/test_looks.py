@@ -31,6 +31,7 @@ def views(first, second):
     return {
         "empty": try_link([], run=first),
         "try": try_link([text], run=first),
+        "words": try_link([text], run=first),
         "pair": try_link(pair, run=first),
         "compare": try_link([text], run=first, beside=second),
         "file": "/#/file",
@@ -50,6 +51,9 @@ def settle(page, name):
         page.get_by_role("button", name="Sample").click()
         page.get_by_role("button", name="Answer 5 rows").click()
         page.get_by_role("link", name="Download").wait_for()
+    elif name == "words":
+        page.get_by_role("button", name="Which words?").first.click()
+        page.locator(".words li").first.wait_for()
     elif name == "mistakes":
         page.locator("ol.wrong").first.wait_for(timeout=120_000)
         for more in page.locator("summary").all():
@@ -98,6 +102,7 @@ def test_the_dialog_for_a_key_can_be_read_by_all(tabs, serve, check):
 
 PICTURES = {
     "serve-try": ("try", "light"),
+    "serve-words": ("words", "light"),
     "serve-pair-dark": ("pair", "dark"),
     "serve-compare": ("compare", "light"),
     "serve-file": ("file", "light"),
