@@ -40,6 +40,11 @@ def test_training_leaves_a_card(tiny_run):
     assert (tiny_run / "card.md").read_text(encoding="utf-8") == make_card(tiny_run)
 
 
+def test_a_run_that_is_not_finished_says_so(run):
+    (run / "scores.json").unlink()
+    assert section(make_card(run), "Scores").startswith("There are none yet: its training is not")
+
+
 def test_what_stands_in_it(run):
     card = make_card(run)
     assert card.startswith("# tiny\n\nOne text encoder with 3 tasks, trained together by plait ")

@@ -107,12 +107,13 @@ def _run_sections(
     config = read_resolved(folder / "recipe.toml")
     info, scores = _read(folder / "run.json"), _read(folder / "scores.json")
     made = "made by averaging the weights of runs" if "averaged" in info else "trained together"
+    is_begun = bool(info) and not scores and (folder / "checkpoint.safetensors").exists()
     return [
         [f"# {config.name}"],
         [config.about] if config.about else [],
         [f"One text encoder with {_count(config.tasks, 'task')}, {made} by {_maker(info)}."],
         *_tasks(config),
-        *_scores(config, scores),
+        *_scores(config, scores, is_begun=is_begun),
         *_data(config, info),
         *_encoder(config, info),
         *_settings(config, info, scores),
@@ -177,10 +178,16 @@ def _answers(task: TaskConfig) -> str:
     return f"any number of {told}" if task.kind == "labels" else told
 
 
-def _scores(config: RunConfig, scores: Mapping[str, Any]) -> list[Sequence[str]]:
+def _scores(
+    config: RunConfig, scores: Mapping[str, Any], *, is_begun: bool = False
+) -> list[Sequence[str]]:
     dev = scores.get("dev")
     if not dev:
         told = "There are none: no dev set was scored. `plait evaluate` scores any labelled files."
+        if is_begun:
+            told = (
+                "There are none yet: its training is not finished; `plait train --resume` goes on."
+            )
         return [["## Scores"], [told]]
     baseline = scores.get("baseline", {}).get("primary", {})
     rows = []

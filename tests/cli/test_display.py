@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from plait.cli import display as module
-from plait.cli.display import Display, figure, make_console, print_table
+from plait.cli.display import Display, figure, make_console, print_table, shorten
 from plait.evaluate import Scores
 
 
@@ -237,6 +237,28 @@ def test_each_stage_has_its_best(tmp_path):
     _, first, second = file.getvalue().splitlines()
     assert first.endswith("best so far")
     assert not second.endswith("best so far")
+
+
+def test_signs_of_two_columns_keep_a_table_straight(capsys):
+    rows = [["class", "rows"], ["\u8acb\u6c42", "12"], ["bill", "3"]]
+    print_table(make_console(), rows)
+    out = capsys.readouterr().out.splitlines()
+    assert out == ["class  rows", "\u8acb\u6c42     12", "bill      3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "short"),
+    [
+        ("abcdef", 6, "abcdef"),
+        ("abcdefg", 6, "abcde…"),
+        ("\u8acb\u6c42", 4, "\u8acb\u6c42"),
+        ("\u8acb\u6c42\u914d", 5, "\u8acb\u6c42…"),
+        ("\u8acb\u6c42\u914d", 4, "\u8acb…"),
+        ("abc", 1, "…"),
+    ],
+)
+def test_texts_are_cut_to_columns(text, width, short):
+    assert shorten(text, width) == short
 
 
 def test_tables_are_as_wide_as_they_need(capsys):

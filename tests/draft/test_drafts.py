@@ -338,6 +338,11 @@ def test_fifty_tasks(tmp_path):
         ("a.csv", "text,label\n", "no rows below the header"),
         ("a.jsonl", '[{"text": "a b c", "label": "x"}]\n', "a.jsonl: no line is a JSON object"),
         ("a.csv", "text,text,l\na b c,b,x\n", "column 'text' appears more than once"),
+        (
+            "a.jsonl",
+            '{"doc": {"text": "a"}, "label": "x"}\n{"doc": {"text": "b"}, "label": "y"}\n',
+            "a.jsonl: no row can be trained on .*2 text is not a string",
+        ),
         ("a.csv", "one,two\nsome words here,\nmore words here,\n", "no column looks like a label"),
         ("a.csv", "a,b\n1,2\n2,3\n", "no column looks like text"),
         (
@@ -363,6 +368,25 @@ def test_one_sentence_for_every_problem(name, content, told, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=told):
         draft_recipe([tmp_path / name])
+
+
+def test_files_of_one_task_with_other_columns(tmp_path):
+    names = []
+    for name, text in (("a.csv", "text"), ("b.csv", "body")):
+        rows = [[text, "label"], *([s, str(i % 2)] for i, s in enumerate(SENTENCES[:12]))]
+        names.append(write(tmp_path / name, rows))
+    told = r"b\.csv: it has no column 'text', which a\.csv of the same task has"
+    with pytest.raises(UsageError, match=told):
+        draft_recipe(names, Request(tasks=[f"mood={name}" for name in names]))
+
+
+def test_rows_of_two_encodings_are_noted(tmp_path):
+    rows = [f"Sch\u00f6ne gr\u00fcne Wiese {i},{'ab'[i % 2]}\n" for i in range(30)]
+    data = [row.encode("utf-8" if i < 5 else "cp1252") for i, row in enumerate(rows)]
+    (tmp_path / "a.csv").write_bytes(b"text,label\n" + b"".join(data))
+    with draft_recipe([tmp_path / "a.csv"]) as draft:
+        (note,) = [note for note in draft.tasks[0].notes if "cp1252" in note]
+    assert "though 10 of its signs would be: rows of two encodings may be mixed" in note
 
 
 def test_problems_are_told_of_the_file_that_was_given(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -53,4 +54,5 @@ def average(
         show_scores(scores, "dev")
         typer.echo()
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-    typer.echo(f"The average of {count} is in {out}. Try next:\n  plait evaluate {out}")
+    again = shlex.join(["plait", "evaluate", str(out)])
+    typer.echo(f"The average of {count} is in {out}. Try next:\n  {again}")

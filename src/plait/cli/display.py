@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -260,18 +261,21 @@ def print_table(console: Console, rows: Sequence[Sequence[str]], num_words: int 
     The first `num_words` columns stand left, the others, of figures, right. Lines are never
     folded, so that a table in a file is the table on any terminal.
     """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for i, row in enumerate(rows):
-        cells = [
-            cell.ljust(width) if column < num_words else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
+        cells = []
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            space = " " * (width - cell_len(cell))  # Japanese and emoji are two columns a sign
+            cells.append(cell + space if column < num_words else space + cell)
         console.print("  ".join(cells).rstrip(), style="" if i else "bold")
 
 
 def shorten(text: str, width: int) -> str:
     """Cut a text to a number of columns."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    if cell_len(text) <= width:
+        return text
+    # A sign has a column at least: what is beyond them need not be measured.
+    return f"{set_cell_size(text[: width - 1], width - 1).rstrip()}…"
 
 
 def _all_losses(losses: dict[str, float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,7 +32,8 @@ def ensemble(
     folder = make_ensemble(runs, out, how)
     note_single(runs, "an ensemble of one run answers as the run itself does")
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-    typer.echo(f"The ensemble of {count} is in {folder}. Try next:\n  plait evaluate {folder}")
+    again = shlex.join(["plait", "evaluate", str(folder)])
+    typer.echo(f"The ensemble of {count} is in {folder}. Try next:\n  {again}")
 
 
 def note_single(runs: list[Path], what: str) -> None:

@@ -109,7 +109,7 @@ def load_watched(
     from plait.training.folder import RunFolder
 
     folder = RunFolder(run)
-    if folder.checkpoint.exists() and not folder.scores.exists():
+    if folder.checkpoint.exists() and folder.weights.exists() and not folder.scores.exists():
         display.note(f"{run} is not finished: this is its best model so far")
 
     def progress(task: str, done: int, total: int) -> None:

@@ -167,6 +167,13 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
         raise DataError("the file is empty", path=path)
     encoding = reading.encoding or _guess_encoding(sample)
     notes = [] if encoding == "utf-8" else [f"read as {encoding}: it is not UTF-8"]
+    if encoding != reading.encoding and notes and not encoding.startswith("utf"):
+        _, sound = _count_signs(sample)
+        if sound:
+            notes[0] += (
+                f", though {sound:,} of its signs would be: rows of two encodings may be mixed; "
+                "look at the texts, or save all of it as UTF-8"
+            )
     text = _decode(sample, encoding, path)
     if "\0" in text:
         raise DataError("it is no text file; a spreadsheet is first saved as CSV", path=path)
@@ -273,9 +280,7 @@ def _guess_encoding(sample: bytes) -> str:
     """
     if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    text = sample.decode("utf-8", "surrogateescape")
-    broken = sum("\udc80" <= c <= "\udcff" for c in text)
-    sound = sum(c > "\x7f" for c in text) - broken
+    broken, sound = _count_signs(sample)
     if broken <= sound:
         return "utf-8"
     try:
@@ -283,6 +288,13 @@ def _guess_encoding(sample: bytes) -> str:
     except UnicodeDecodeError:
         return "latin-1"
     return "cp1252"
+
+
+def _count_signs(sample: bytes) -> tuple[int, int]:
+    """Count what is broken as UTF-8, and the signs beyond ASCII that are sound."""
+    text = sample.decode("utf-8", "surrogateescape")
+    broken = sum("\udc80" <= c <= "\udcff" for c in text)
+    return broken, sum(c > "\x7f" for c in text) - broken
 
 
 def _decode(sample: bytes, encoding: str, path: Path) -> str:

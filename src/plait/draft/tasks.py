@@ -212,7 +212,8 @@ def draft_task(
         for file in list(kept[split]):
             if problem := _cannot_be(split, file, roles):
                 if split == "train":
-                    raise DataError(problem, path=file.given)
+                    beside = f", which {first.given.name} of the same task has"
+                    raise DataError(problem + beside * (file is not first), path=file.given)
                 kept[split].remove(file)
                 notes.append(f"{file.given.name} is left out of {split}: {problem}")
     labelled = [file for split in ("train", "dev") for file in kept[split]]
@@ -222,6 +223,8 @@ def draft_task(
     draft = TaskDraft(name, roles, label, kept, config, notes=notes)
     _count_rows(draft)
     _count_classes(draft, first)
+    if not draft.num_rows.get("train"):
+        raise DataError(f"no row can be trained on ({_reasons(draft)})", path=first.given)
     if not kept["dev"] and not draft.num_rows.get("dev"):
         _plan_dev(draft, wishes.dev_fraction)
     _tell(draft, wishes, why)
@@ -407,6 +410,11 @@ def _show_kind(label: LabelGuess) -> str:
     return f"{label.kind}, {num}" if num > 2 else label.kind
 
 
+def _reasons(draft: TaskDraft) -> str:
+    told = ", ".join(f"{count:,} {reason}" for reason, count in draft.skipped.items())
+    return told or "0 rows"
+
+
 def _warn(draft: TaskDraft) -> None:
     notes, num_rows = draft.notes, draft.num_rows.get("train", 0)
     if draft.roles.others:
@@ -418,8 +426,7 @@ def _warn(draft: TaskDraft) -> None:
             "may have any number; --label names those that are, or the only one"
         )
     if draft.skipped:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in draft.skipped.items())
-        notes.append(f"rows that cannot be used are skipped: {reasons}")
+        notes.append(f"rows that cannot be used are skipped: {_reasons(draft)}")
     if draft.label.strays:
         shown = ", ".join(repr(value[:20]) for value in draft.label.strays[:5])
         notes.append(f"among the labels, which are numbers, are others: {shown}")
