@@ -108,6 +108,8 @@ def foresee(error: Exception) -> PlaitError | None:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         said = f"{where}{error.strerror or error}"
+        if error.errno == errno.EROFS and error.filename:  # to read would not have been refused
+            said = f"{error.filename} cannot be written (read-only file system): choose another"
         return ResourceError(said) if error.errno in _RESOURCES else UsageError(said)
     if is_memory(error):
         said = f"out of memory: {error}" if str(error) else "out of memory"

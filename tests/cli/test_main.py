@@ -111,6 +111,11 @@ def test_words_typed_wrong_are_told_in_one_line(plait, args, told):
         (UsageError("this is wrong"), 2, "this is wrong"),
         (RecipeError("two\nlines"), 2, "two lines"),
         (DiskFullError("full"), 1, "full"),
+        (
+            OSError(errno.EROFS, "Read-only file system", "a/b"),
+            2,
+            "a/b cannot be written (read-only file system): choose another",
+        ),
         (DeviceMemoryError("out of memory at batch size 8"), 1, "out of memory at batch size 8"),
         (Interrupted("saved"), 130, "saved"),
         (KeyboardInterrupt(), 130, "stopped"),
