@@ -141,3 +141,10 @@ def test_pairs_that_follow_from_training_are_left_out(plait, trained, tiny_recip
 )
 def test_nothing_to_leave_out(plait, trained, args, told):
     assert told in plait("evaluate", trained, "--without-implied", *args).complaint()
+
+
+def test_a_finished_run_without_its_weights(plait, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "model.safetensors").unlink()
+    told = plait("evaluate", tmp_path / "run").complaint()
+    assert "is a finished run, but its model.safetensors is gone" in told

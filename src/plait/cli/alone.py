@@ -56,10 +56,13 @@ def train_each_alone(
         with resumable(folder, command, len(results)), Display() as display:
             before = f", after {alone.pretraining:,} of pre-training" * (alone.pretraining > 0)
             if train_several is None:
-                display.note(
-                    f"{task} alone: {alone.batches:,} batches of it are in the joint run, "
-                    f"{alone.updates:,} updates here{before}"
+                batches = (
+                    "1 batch of it is"
+                    if alone.batches == 1
+                    else (f"{alone.batches:,} batches of it are")
                 )
+                updates = "1 update" if alone.updates == 1 else f"{alone.updates:,} updates"
+                display.note(f"{task} alone: {batches} in the joint run, {updates} here{before}")
             from plait.runs import train
 
             outcome = train(

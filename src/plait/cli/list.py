@@ -32,6 +32,10 @@ def list_parts(
     from plait.registry import FAMILIES, load_plugin
 
     console = make_console()
+    if plugin and family != "recipes":  # what is wrong with one is told before the list
+        load_families()
+        for path in plugin:
+            load_plugin(path)
     if family in (None, "recipes"):
         console.print("recipes (whole runs, for `plait train`)", style="bold")
         for line, style in _describe_recipes(list_recipes()):
@@ -39,8 +43,6 @@ def list_parts(
     if family == "recipes":  # which need no torch to be listed
         return
     load_families()
-    for path in plugin or ():
-        load_plugin(path)
     plurals = {_plural(name): name for name in FAMILIES}
     if family is not None and family not in plurals:
         known = ["recipes", *plurals]

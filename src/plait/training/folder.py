@@ -142,6 +142,11 @@ class RunFolder:
                 f"{self.path} is an exported folder, not a run; name the run it was made of"
             )
         self.require_begun()
+        if self.scores.is_file():
+            raise RunError(
+                f"{self.path} is a finished run, but its {self.weights.name} is gone; copy the "
+                "folder whole, or train it again"
+            )
         raise RunError(f"{self.path} has no model yet: its training has not got that far")
 
     def find_changes(self, config: RunConfig) -> list[str]:
