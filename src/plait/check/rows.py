@@ -134,7 +134,7 @@ def read_splits(
                 )
                 reading.bad_rows = "error" if split == "test" and not labelled else "skip"
                 yield from _read(reading, config, progress)
-                if split == source:
+                if split == source and split != "unlabelled":  # nobody asks for the ids of those
                     yield from _repeated_ids(name, task, split, root, config.data.hint)
             except UsageError as error:
                 if split == "test":
@@ -215,29 +215,42 @@ def _repeated_ids(
     name: str, task: TaskConfig, split: SplitName, root: Any, hint: str
 ) -> Iterator[Finding]:
     """Tell of rows whose id another row of the split has: nobody can tell their answers apart."""
-    seen: set[str] = set()
-    places: list[Place] = []
+    # A hash a row, not the ids themselves: there may be millions.
+    hashes: list[npt.NDArray[np.int64]] = []
+    files: list[tuple[Source, npt.NDArray[np.int64]]] = []
     for file in getattr(task, split):
         column = task.id if file.id is None else file.id
         if not column or file.where:  # of the rows of other splits, nobody asks
             continue
         for path in find_files(file.path, root, hint).values():
             source = open_source(path, separator=file.separator, quoting=file.quoting)
-            again: list[int] = []
             for chunk in source.chunks(Columns((), (column,), None)):
-                values = zip(chunk.numbers.tolist(), chunk.columns[0].to_pylist(), strict=True)
-                for number, value in values:
-                    key = plain_text(value)
-                    if key and key in seen:
-                        again.append(number)
-                    seen.add(key or "")
-            places += [Place(str(path), line) for line in source.lines(again)]
+                keys = [plain_text(value) for value in chunk.columns[0].to_pylist()]
+                filled = np.array([bool(key) for key in keys], bool)
+                files.append((source, np.asarray(chunk.numbers)[filled]))
+                hashes.append(np.array([hash(key) for key in keys if key], np.int64))
+    places = list(_find_repeated(hashes, files))
     if places:
         have = "has an id that a row before it" if len(places) == 1 else "have ids that rows before"
         sentence = f"{num_rows(len(places))} {have} {'has' if len(places) == 1 else 'them have'}"
         advice = "give each row its own: submissions and lists of mistakes name rows by it"
         found = tuple(places)
         yield Finding("ids", "note", name, split, sentence, advice, len(found), found)
+
+
+def _find_repeated(
+    hashes: Sequence[npt.NDArray[np.int64]],
+    files: Sequence[tuple[Source, npt.NDArray[np.int64]]],
+) -> Iterator[Place]:
+    """Yield where rows stand whose hash came before."""
+    every = np.concatenate([np.empty(0, np.int64), *hashes])
+    first = np.zeros(len(every), bool)
+    first[np.unique(every, return_index=True)[1]] = True
+    start = 0
+    for own, (source, numbers) in zip(hashes, files, strict=True):
+        again = numbers[~first[start : start + len(own)]].tolist()
+        start += len(own)
+        yield from (Place(str(source.path), line) for line in source.lines(again))
 
 
 def _bad_rows(reading: Split, found: SplitRows, policy: str) -> Iterator[Finding]:

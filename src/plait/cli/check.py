@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from plait.check import Finding, Report, SplitSummary
 
 MOST_PLACES = 5
+"""Lines that are named; --json and --csv have all."""
 MOST_SHOWN = 1000
 """Letters of a text that --show shows; --csv and --json have all."""
-"""Lines that are named; --json and --csv have all."""
 
 
 def check(
