@@ -107,6 +107,17 @@ def test_the_page_says_in_what_they_differ_and_who_fell():
 def test_a_recipe_that_was_not_run_is_left_out():
     made = compared(rows("plain"), rows("other"), order=["plain", "failed", "other"])
     assert made.recipes == ("plain", "other")
+    none = compared(rows("plain"), order=["failed"])
+    assert none.to_json() == {"recipes": {}, "against": None, "tests": []}
+
+
+def test_records_of_recipes_that_nobody_named_have_no_part():
+    old = make_record("old", {"sst": 0.9})
+    old["dev"]["tasks"]["sst"]["num_examples"] = 7
+    others = [Record.model_validate(old)]
+    made = compared(rows("plain"), rows("other", 0.05), others, order=["plain", "other"])
+    assert made.tasks == ["sst", "quora", "sts"]
+    assert step(made, "other").verdict == "better"
 
 
 def test_who_is_held_against_and_by_which_figures():

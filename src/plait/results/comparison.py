@@ -20,6 +20,7 @@ from plait.results.markdown import (
     signed,
     table,
 )
+from plait.results.records import Records
 from plait.results.sections.costs import mean_over
 from plait.results.sections.findings import show_seeds
 from plait.results.significance import LEVEL, Difference, holm
@@ -27,7 +28,7 @@ from plait.results.significance import LEVEL, Difference, holm
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from plait.results.records import Record, Records
+    from plait.results.records import Record
 
 OVERALL = "overall"
 MOST_SETTINGS = 60
@@ -136,7 +137,7 @@ class Comparison:
                 }
                 for recipe in self.recipes
             },
-            "against": self.recipes[0],
+            "against": self.recipes[0] if self.recipes else None,
             "tests": [step.to_json() for step in self.steps],
         }
 
@@ -181,6 +182,7 @@ def compare_recipes(
         if against not in run:
             raise UsageError(f"none of them is called {against!r}{suggest(against, run)}")
         run = (against, *(recipe for recipe in run if recipe != against))
+    records = Records(record for record in records if record.recipe in run)
     _check_rows(records)
     known = [*dict.fromkeys(task for record in records for task in record.dev.tasks), OVERALL]
     for name in figures:
