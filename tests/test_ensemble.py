@@ -242,7 +242,8 @@ def test_what_is_no_member_is_refused(tiny_run, tmp_path):
     with pytest.raises(RunError, match="exists already and is not overwritten"):
         make_ensemble([tiny_run], whole)
     unfinished = shutil.copytree(tiny_run, tmp_path / "unfinished")
-    (unfinished / "model.safetensors").unlink()
+    for name in ("model.safetensors", "scores.json"):
+        (unfinished / name).unlink()
     with pytest.raises(RunError, match="unfinished has no model yet"):
         make_ensemble([unfinished], tmp_path / "f")
 

@@ -106,7 +106,7 @@ def change_json(path, **values):
             lambda r: save_file({"a": torch.zeros(1)}, r / "model.safetensors"),
             "their models differ in the shape of",
         ),
-        (lambda r: (r / "model.safetensors").unlink(), "has no model yet"),
+        (lambda r: (r / "model.safetensors").unlink(), "its model.safetensors is gone"),
     ],
 )
 def test_runs_of_another_shape_are_refused(tiny_run, moved, tmp_path, change, told):
