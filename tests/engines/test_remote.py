@@ -189,8 +189,11 @@ def _listening(pids: set[int]) -> set[str]:
     """Return the addresses that processes listen at, out of what Linux says of them."""
     inodes = set()
     for pid in pids:
-        folder = Path(f"/proc/{pid}/fd")
-        for link in folder.iterdir() if folder.is_dir() else ():
+        try:
+            links = list(Path(f"/proc/{pid}/fd").iterdir())
+        except FileNotFoundError:  # it ended meanwhile
+            continue
+        for link in links:
             try:
                 target = str(link.readlink())
             except OSError:
