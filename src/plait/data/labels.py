@@ -183,9 +183,9 @@ def build_reader(
 ) -> LabelReader:
     """Make what reads a task's labels out of one column, or of one for each label or vote."""
     if task.kind != "labels":
-        reader = LabelReader(task, label_map)
-        if scale is not None:
-            reader = ScaledReader(task, label_map, scale)
+        reader = (
+            LabelReader(task, label_map) if scale is None else ScaledReader(task, label_map, scale)
+        )
         reader.votes = len(columns) > 1
         return reader
     if len(columns) > 1:

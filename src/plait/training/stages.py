@@ -163,8 +163,9 @@ def _plan_stage(
     passes = {
         task: plan_passes(config, index, task, objectives[task].num_examples) for task in names
     }
+    route = Route(name, index, settings, config.seed, schedule, passes)
     try:
-        turns = Route(name, index, settings, config.seed, schedule, passes).find_turns()
+        turns = route.find_turns()
     except ValueError as error:
         raise RecipeError(f"{where}.schedule: {error}") from error
     most = max(map(len, turns))
@@ -180,7 +181,6 @@ def _plan_stage(
         {task: _stream(parts, passes[task], objectives[task]) for task in names},
         _fit_together(parts, objectives, passes) if most > 1 else None,
     )
-    route = Route(name, index, settings, config.seed, schedule, passes)
     _check_comparing(plan, route, where)
     return plan
 
