@@ -105,7 +105,7 @@ def test_what_findings_rest_on_is_told_below_them(tmp_path):
         write_record(tmp_path, make_record("b/pcgrad-200", figures | {"sst": 0.3 / seed}, seed))
     text = " ".join(page(tmp_path, best=tmp_path / "none").split())
     of_d = text[text.index("### Findings of D") : text.index("### Findings over all four")]
-    assert "the spread over seeds is that of rows of `b/...`, and the intervals" in of_d
+    assert "the spread over seeds is the one that rows of `b/...` lead to expect" in of_d
     assert "ended low, as noted below their table: `d/baseline-sequential`." in of_d
     assert "No row compared here" not in text[: text.index("### Findings of D")]
 

@@ -1,4 +1,4 @@
-"""Student's test, Holm's steps and sampling errors are scipy's."""
+"""Student's tests, Holm's steps and sampling errors are scipy's, moderated variances limma's."""
 
 from __future__ import annotations
 
@@ -12,37 +12,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from plait.results.significance import (
+    Expected,
     Spread,
     accuracy_variance,
+    compare_moderated,
     compare_paired,
-    compare_pooled,
     correlation_variance,
+    expect_spread,
     holm,
-    pool_spread,
-    student_quantile,
-    student_tails,
+    moderate,
+    own_spread,
 )
-
-FREEDOMS = [1, 2, 3, 4.5, 10, 116, 5000.5, 99999, 9.9e6, 1e9]
-
-
-@pytest.mark.parametrize("freedom", FREEDOMS)
-@pytest.mark.parametrize("t", [0.0, 0.001, 0.5, 1.0, 2.5, -2.5, 12.0, 300.0])
-def test_tails_are_scipys(t, freedom):
-    expected = 2 * stats.t.sf(abs(t), freedom)
-    assert student_tails(t, freedom) == pytest.approx(expected, rel=2e-5, abs=1e-300)
-
-
-@pytest.mark.parametrize("freedom", FREEDOMS)
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
-def test_quantiles_are_scipys(level, freedom):
-    assert student_quantile(level, freedom) == pytest.approx(
-        stats.t.ppf((1 + level) / 2, freedom), rel=2e-5
-    )
-
-
-def test_without_a_limit_it_is_the_normal_distribution():
-    assert student_quantile(0.95, math.inf) == pytest.approx(1.959964, abs=1e-6)
 
 
 @pytest.mark.parametrize("count", [3, 4, 5])
@@ -68,71 +48,93 @@ def test_equal_differences_leave_no_doubt():
     assert compare_paired([0.0, 0.0, 0.0]).p_value() == 1
 
 
-def test_the_pooled_spread_is_that_of_an_analysis_of_variance():
-    rows = [[0.51, 0.53, 0.50], [0.60, 0.62], [0.40], [0.70, 0.71, 0.75, 0.72]]
-    within = sum(((np.array(row) - np.mean(row)) ** 2).sum() for row in rows)
-    spread = pool_spread(rows)
-    assert spread is not None
-    assert spread.deviation == pytest.approx(math.sqrt(within / 6))
-    assert pool_spread([[0.5], [0.6]]) is None
+# --- by what all rows tell of the spread -------------------------------------------------
+
+VARIANCES = [0.0004, 0.000025, 0.01, 0.00009, 0.000004, 0.0001, 0.00003, 0.0009]
+FREEDOM = [1, 2, 1, 1, 2, 1, 3, 2]
 
 
-def test_rows_that_vary_alike_keep_their_degrees_of_freedom():
-    """The others lose some: by hand, (3 + 1)^2 / (3^2 + 1^2), and all but that of the wildest."""
-    alike = pool_spread([[0.5, 0.52, 0.54], [0.8, 0.82, 0.84], [0.1]])
-    assert alike is not None
-    assert alike.freedom == pytest.approx(4)
-    uneven = pool_spread([[0.0, math.sqrt(6)], [0.0, math.sqrt(2)]])  # variances of 3 and 1
-    assert uneven is not None
-    assert uneven.freedom == pytest.approx(1.6)
-    one_wild = pool_spread([[0.3, 0.7], *([0.5, 0.5001] for _ in range(11))])
-    assert one_wild is not None
-    assert one_wild.freedom == pytest.approx(1, abs=0.01)
-    still = pool_spread([[0.5, 0.5], [0.6, 0.6]])
-    assert still == Spread(0.0, 2)
+def test_variances_are_moderated_as_in_limma():
+    """The figures are those of squeezeVar in inmoose 0.9.1, the Python port of limma."""
+    rows = [Spread(v, f) for v, f in zip(VARIANCES, FREEDOM, strict=True)]
+    expected = expect_spread(rows)
+    assert expected is not None
+    assert expected.variance == pytest.approx(0.0001115469049821022)
+    assert expected.freedom == pytest.approx(1.158039454615821)
+    assert [moderate(row, expected).variance for row in rows] == pytest.approx(
+        [
+            0.0002452113263627803,
+            5.673637697834062e-05,
+            0.00469369347967402,
+            0.00010156242349543817,
+            4.343698645343366e-05,
+            0.00010619625907180406,
+            5.271131248315849e-05,
+            0.000610877648849464,
+        ]
+    )
 
 
-@pytest.mark.parametrize("others", [1.0, 0.3, 0.05])
-def test_a_pooled_interval_covers_also_where_rows_vary_unlike(others):
-    """Two wild rows of twelve: by the number of seeds alone, 85% of the intervals would."""
-    generator = np.random.default_rng(0)
-    deviations = np.array([1.0] * 2 + [others] * 10)
-    rows = generator.normal(size=(2000, 12, 2)) * deviations[:, None]
-    truth = generator.normal(size=2000) * math.sqrt(2 * (deviations**2).mean())
-    inside = 0
-    for drawn, difference in zip(rows, truth, strict=True):
-        spread = pool_spread(drawn.tolist())
-        assert spread is not None
-        low, high = compare_pooled([[difference]], [[0.0]], spread, 0.0).interval
-        inside += low <= 0 <= high
-    assert inside / 2000 > 0.945
+def test_rows_no_farther_apart_than_chance_share_one_variance():
+    """As limma has it: no bound on the freedom, and the mean of the variances."""
+    expected = expect_spread([Spread(v, 2) for v in (1.0, 1.2, 0.9, 1.1)])
+    assert expected == Expected(pytest.approx(1.05), math.inf, 8)
+    assert moderate(Spread(1.2, 2), expected) == Spread(pytest.approx(1.05), 8)
+    assert moderate(None, expected) == Spread(pytest.approx(1.05), 8)
 
 
-def test_without_sampling_error_the_pooled_test_is_the_two_sample_one():
-    """Of sides that vary alike; else it is the more careful one."""
+def test_few_rows_tell_no_more_than_their_own_seeds():
+    expected = expect_spread([Spread(0.01, 1), Spread(0.0000001, 1)])
+    assert expected is not None
+    assert expected.freedom < 2
+    assert moderate(Spread(0.01, 1), expected).freedom == min(1 + expected.freedom, 2)
+    assert expect_spread([Spread(0.01, 1)]) == Expected(0.01, math.inf, 1)
+    assert expect_spread([Spread(0.0, 1), Spread(0.0, 2)]) == Expected(0.0, math.inf, 3)
+    assert expect_spread([]) is None
+
+
+def test_a_row_of_one_seed_has_what_is_expected():
+    assert own_spread([0.5]) is None
+    assert moderate(None, Expected(0.02, 1.5, 20)) == Spread(0.02, 1.5)
+    assert own_spread([0.5, 0.5], 1e-8) == Spread(1e-8, 1)
+    assert own_spread([0.5, 0.52, 0.54]) == Spread(pytest.approx(0.0004), 2)
+
+
+def test_where_all_rows_vary_alike_it_is_the_two_sample_test():
     ours, theirs = [0.52, 0.55, 0.53], [0.51, 0.50, 0.48]
-    spread = pool_spread([ours, theirs])
-    assert spread is not None
-    found = compare_pooled([ours], [theirs], spread, 0.0)
-    expected = stats.ttest_ind(ours, theirs)
-    assert found.p_value() == pytest.approx(expected.pvalue)
-    assert found.interval == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    spreads = [own_spread(row) for row in (ours, theirs)]
+    expected = expect_spread([spread for spread in spreads if spread])
+    assert expected is not None
+    found = compare_moderated([(ours, spreads[0])], [(theirs, spreads[1])], expected)
+    scipys = stats.ttest_ind(ours, theirs)
+    assert found.p_value() == pytest.approx(scipys.pvalue)
+    assert found.interval == pytest.approx(tuple(scipys.confidence_interval(0.95)))
     assert (found.num_seeds, found.is_paired) == (3, False)
-
-
-def test_the_pooled_test_adds_the_dev_sets_error():
-    """By hand: two single runs, seeds' variance .0001 each with 10 degrees, sampling .0002."""
-    found = compare_pooled([[0.55]], [[0.52]], Spread(0.01, 10), 0.0002)
-    assert found.value == pytest.approx(0.03)
-    assert found.error == pytest.approx(0.02)
-    # Welch and Satterthwaite: (.0004)^2 / ((.0002)^2 / 10) = 40.
-    assert found.freedom == pytest.approx(40)
 
 
 def test_a_mean_of_rows_is_surer_than_a_row():
     """The variance of a mean of 2 rows of 1 seed is a half, of 1 row of 4 seeds a quarter."""
-    found = compare_pooled([[0.5], [0.6]], [[0.5, 0.5, 0.5, 0.5]], Spread(0.02, 8), 0.0)
+    better: list[tuple[list[float], Spread | None]] = [([0.5], None), ([0.6], None)]
+    found = compare_moderated(better, [([0.5] * 4, None)], Expected(0.0004, 8.0, 100))
     assert found.error == pytest.approx(0.02 * math.sqrt(0.5 + 0.25))
+    assert [part.variance for part in found.parts] == pytest.approx([0.0001] * 3)
+    assert found.value == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("freedom", [1.4, 4.0, 1e6])
+def test_intervals_cover_also_where_rows_vary_unlike(freedom):
+    """With 40 rows of two seeds each; by a pooled spread, the wild rows' intervals would not."""
+    generator = np.random.default_rng(0)
+    inside, num = 0, 600
+    for _ in range(num):
+        deviations = np.sqrt(freedom / generator.chisquare(freedom, size=40))
+        rows = (generator.normal(size=(40, 2)) * deviations[:, None]).tolist()
+        spreads = [own_spread(row) for row in rows]
+        expected = expect_spread([spread for spread in spreads if spread])
+        assert expected is not None
+        found = compare_moderated([(rows[0], spreads[0])], [(rows[1], spreads[1])], expected)
+        inside += found.p_value() > 0.05
+    assert 0.92 < inside / num < 0.98
 
 
 # --- the dev set's error -----------------------------------------------------------------

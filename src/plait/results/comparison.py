@@ -195,7 +195,7 @@ def compare_recipes(
         if not figures or figure in figures
     ]
     found = {
-        (recipe, figure): compare([(recipe, None)], [(run[0], None)], figure, records)
+        (recipe, figure): compare([(recipe, None)], [(run[0], None)], figure, records, paired=True)
         for recipe, figure in pairs
     }
     tested = {
@@ -219,8 +219,8 @@ def write_comparison(comparison: Comparison) -> str:
         num_tests = sum(isinstance(step.found, Difference) for step in comparison.steps)
         lines += paragraph(
             "With three seeds or more that both have, the difference is tested seed by seed "
-            "(Student's paired test); with fewer, by the spread over seeds of all these recipes "
-            "and the dev set's own error. *p* is how often chance alone would be as far from 0; "
+            "(Student's paired test); with fewer, by each one's spread over seeds and that of all "
+            "these recipes. *p* is how often chance alone would be as far from 0; "
             f"*Holm* is the same with {count(num_tests, 'test')} in mind, and decides. "
             "Tests over seeds speak of other seeds, not of other dev rows. *Within the "
             "noise* is no proof that nothing is there: few seeds make wide intervals."

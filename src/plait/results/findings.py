@@ -16,11 +16,12 @@ from plait.results.significance import (
     LEVEL,
     Difference,
     accuracy_variance,
+    compare_moderated,
     compare_paired,
-    compare_pooled,
     correlation_variance,
+    expect_spread,
     holm,
-    pool_spread,
+    own_spread,
 )
 from plait.results.tables import Row, read_published
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from plait.results.records import Record
+    from plait.results.significance import Expected, Spread
 
 MARGIN = 0.005
 """What a gain must stay below to be called none: half a point."""
@@ -133,12 +135,17 @@ RowKey = tuple[str, str | None]
 
 
 def compare(
-    better: Sequence[RowKey], worse: Sequence[RowKey], figure: str, records: Records
+    better: Sequence[RowKey],
+    worse: Sequence[RowKey],
+    figure: str,
+    records: Records,
+    *,
+    paired: bool = False,
 ) -> Difference | str:
     """Compare two groups of rows by a figure, or say why that cannot be done.
 
-    With enough seeds that all rows share, the groups' means are compared seed by seed; with
-    fewer, by the spread of all rows and the error of the dev set.
+    Each row varies from seed to seed as its own seeds and those of all rows tell. `paired` compares
+    the groups' means seed by seed instead, where all rows share enough seeds.
     """
     rows = [*better, *worse]
     found = {(recipe, alone): records.figures(recipe, figure, alone) for recipe, alone in rows}
@@ -152,7 +159,7 @@ def compare(
     if empty:
         return f"no `{figure}` of {', '.join(empty)}"
     shared = set.intersection(*(set(by_seed) for by_seed in found.values()))
-    if len(shared) >= FEWEST_SEEDS:
+    if paired and len(shared) >= FEWEST_SEEDS:
         rounding = sum(
             fmean(rounding_variance(records.row(*key)[0], figure) for key in side) / len(side)
             for side in (better, worse)
@@ -166,15 +173,27 @@ def compare(
         )
     # A head that nobody trained varies more from seed to seed than those that are compared.
     untrained = not all(record.trains(figure) for key in rows for record in records.row(*key))
-    spread = pool_spread(records.figures_of_rows(figure, untrained=untrained))
-    if spread is None:
+    expected = expect(records, figure, untrained=untrained)
+    if expected is None:
         return "one seed, and no row has two to tell the spread from"
-    ours, theirs = ([list(found[key].values()) for key in side] for side in (better, worse))
-    sampling = sum(
-        fmean(sampling_variance(record, figure) for key in side for record in records.row(*key))
+    ours, theirs = (
+        [(list(found[key].values()), _spread(key, figure, records)) for key in side]
         for side in (better, worse)
     )
-    return compare_pooled(ours, theirs, spread, sampling)
+    return compare_moderated(ours, theirs, expected)
+
+
+def expect(records: Records, figure: str, *, untrained: bool = False) -> Expected | None:
+    """Return how much a row's figure is to be expected to vary; none where no row has two seeds."""
+    rows = records.rows_that_vary(figure, untrained=untrained)
+    spreads = (_spread((recipe, None), figure, records) for recipe in rows)
+    return expect_spread([spread for spread in spreads if spread is not None])
+
+
+def _spread(key: RowKey, figure: str, records: Records) -> Spread | None:
+    recipe, alone = key
+    values = list(records.figures(recipe, figure, alone).values())
+    return own_spread(values, rounding_variance(records.row(*key)[0], figure)) if values else None
 
 
 def _name(key: RowKey) -> str:

@@ -244,16 +244,19 @@ class Records:
         each = [set(record.overrides) for record in self]
         return (set.intersection(*each) if each else set()) | self.places
 
-    def figures_of_rows(self, name: str, *, untrained: bool = False) -> list[list[float]]:
-        """Return a figure of every row that was run whole, and trained what it is of unless asked.
+    def rows_that_vary(self, name: str, *, untrained: bool = False) -> list[str]:
+        """Return the rows that tell how much a figure varies from seed to seed.
 
-        A row of one task has nothing to sum up: its `overall` is that task's figure again.
+        They were run whole, and trained what the figure is of, unless asked. A row of one task has
+        nothing to sum up: its `overall` is that task's figure again. Runs that fell apart guess
+        alike.
         """
         return [
-            list(self.figures(recipe, name).values())
+            recipe
             for recipe in self.recipes
             if (untrained or self.row(recipe)[0].trains(name))
             and (name not in SUMMARIES or len(self.row(recipe)[0].dev.tasks) > 1)
+            and not all(record.guesses for record in self.row(recipe))
         ]
 
 

@@ -1,26 +1,48 @@
-"""Figures over seeds become a difference with its interval: what is told, and what is noise.
-
-Written out here, since scipy is no dependency of plait; the tests hold it against scipy's.
-"""
+"""Figures over seeds become a difference with its interval: what is told, and what is noise."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, variance
+from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
+from plait.results.distributions import (
+    digamma,
+    inverse_trigamma,
+    sum_quantile,
+    sum_tails,
+    trigamma,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 LEVEL = 0.95
 """Of every interval."""
 
 FEWEST_SEEDS = 3
-"""Seeds that two sides must share before their own spread is trusted."""
+"""Seeds that two sides must share to be tested seed by seed."""
 
-_NEARLY_NORMAL = 1e7
-"""Degrees of freedom from which on Student's distribution is taken for the normal one."""
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How much a figure varies from seed to seed, and how well that is known."""
+
+    variance: float
+    freedom: float
+    """Degrees of freedom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """How much rows vary from seed to seed, before anything is known of one of them."""
+
+    variance: float
+    freedom: float
+    """How alike they are in it: as good as so many seeds of one's own; infinite if all alike."""
+    total: float
+    """Degrees of freedom of all rows together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +50,22 @@ class Difference:
     """An estimated difference, how sure it is, and what it rests on."""
 
     value: float
-    error: float
-    """Standard error."""
-    freedom: float
-    """Degrees of freedom of the error; infinite where it is known."""
+    parts: tuple[Spread, ...]
+    """What the error is the sum of, each with degrees of freedom of its own."""
     num_seeds: int
     """Seeds behind each side; of the side with fewer where they differ."""
     is_paired: bool
     """Whether the spread is that of the differences seed by seed."""
 
     @property
+    def error(self) -> float:
+        """Standard error."""
+        return math.sqrt(sum(part.variance for part in self.parts))
+
+    @property
     def interval(self) -> tuple[float, float]:
         """Where the difference lies, at the level of every interval."""
-        reach = self.error * student_quantile(LEVEL, self.freedom)
+        reach = sum_quantile(LEVEL, self._parts) if self.error else 0.0
         return self.value - reach, self.value + reach
 
     def p_value(self, null: float = 0.0) -> float:
@@ -48,15 +73,14 @@ class Difference:
         away = abs(self.value - null)
         if self.error == 0:
             return 1.0 if away == 0 else 0.0
-        return student_tails(away / self.error, self.freedom)
+        return sum_tails(away, self._parts)
+
+    @property
+    def _parts(self) -> tuple[tuple[float, float], ...]:
+        return tuple((part.variance, part.freedom) for part in self.parts if part.variance)
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """How much a figure varies from seed to seed: a standard deviation."""
-
-    deviation: float
-    freedom: float
+# --- seed by seed ------------------------------------------------------------------------
 
 
 def compare_paired(differences: Sequence[float], rounding: float = 0.0) -> Difference:
@@ -65,50 +89,81 @@ def compare_paired(differences: Sequence[float], rounding: float = 0.0) -> Diffe
     `rounding` is the variance that rounding alone gives one of them; a smaller one is not believed.
     Differences of few dev rows are multiples of one row, and a few of them can well be all alike.
     """
-    spread = max(variance(differences), rounding)
-    error = math.sqrt(spread / len(differences))
-    return Difference(fmean(differences), error, len(differences) - 1, len(differences), True)
+    spread = max(variance(differences), rounding) / len(differences)
+    own = Spread(spread, len(differences) - 1)
+    return Difference(fmean(differences), (own,), len(differences), True)
 
 
-def compare_pooled(
-    better: Sequence[Sequence[float]],
-    worse: Sequence[Sequence[float]],
-    spread: Spread,
-    sampling: float,
-) -> Difference:
-    """Compare the means of two groups of rows by a spread that was pooled from all rows.
-
-    A row is its figures over seeds. `sampling` is the variance of the difference that comes
-    from the dev rows; it has no degrees of freedom to lose, so Welch and Satterthwaite's
-    formula has one term.
-    """
-    seeds = sum(_share(rows) for rows in (better, worse)) * spread.deviation**2
-    total = seeds + sampling
-    freedom = spread.freedom * (total / seeds) ** 2 if seeds else math.inf
-    value = fmean(map(fmean, better)) - fmean(map(fmean, worse))
-    fewest = min(len(row) for row in (*better, *worse))
-    return Difference(value, math.sqrt(total), freedom, fewest, False)
+# --- by what all rows tell of the spread -------------------------------------------------
 
 
-def _share(rows: Sequence[Sequence[float]]) -> float:
-    """Return the variance of a mean of rows' means, in units of one run's variance."""
-    return sum(1 / len(row) for row in rows) / len(rows) ** 2
-
-
-def pool_spread(rows: Iterable[Sequence[float]]) -> Spread | None:
-    """Return the spread over seeds within rows; none where no row has two seeds.
-
-    Rows differ in how much they vary, and a few of them may make up most of the spread. So its
-    degrees of freedom are Satterthwaite's: as many as the seeds give where all rows vary alike,
-    and fewer the less they do.
-    """
-    several = [(len(row) - 1, variance(row)) for row in rows if len(row) > 1]
-    if not several:
+def own_spread(row: Sequence[float], rounding: float = 0.0) -> Spread | None:
+    """Return what a row's figures tell of its spread; none where there is but one."""
+    if len(row) < 2:
         return None
-    freedom = sum(own for own, _ in several)
-    squares = sum(own * spread for own, spread in several)
-    fourth = sum(own * spread**2 for own, spread in several)
-    return Spread(math.sqrt(squares / freedom), squares**2 / fourth if fourth else freedom)
+    return Spread(max(variance(row), rounding), len(row) - 1)
+
+
+def expect_spread(rows: Sequence[Spread]) -> Expected | None:
+    """Return the spread that one more row would be expected to have; none where no row has any.
+
+    Some settings vary far more than others. The rows' true variances are taken for draws of a
+    scaled inverse chi-squared distribution, fitted by the mean and the variance of the logarithms
+    of what was seen (Smyth 2004, as in limma).
+    """
+    if not rows:
+        return None
+    total = sum(row.freedom for row in rows)
+    pooled = sum(row.freedom * row.variance for row in rows) / total
+    seen = [row for row in rows if row.variance > 0]
+    if len(seen) < 2:
+        return Expected(pooled, math.inf, total)
+    logs = [math.log(row.variance) + _log_bias(row.freedom) for row in seen]
+    middle = fmean(logs)
+    apart = sum((log - middle) ** 2 for log in logs) / (len(logs) - 1)
+    apart -= fmean(trigamma(row.freedom / 2) for row in seen)
+    if apart <= 0:  # no farther apart than chance alone has them
+        return Expected(pooled, math.inf, total)
+    freedom = 2 * inverse_trigamma(apart)
+    return Expected(math.exp(middle - _log_bias(freedom)), freedom, total)
+
+
+def _log_bias(freedom: float) -> float:
+    """Return how far below its truth's the logarithm of a variance lies in the mean."""
+    return math.log(freedom / 2) - digamma(freedom / 2)
+
+
+def moderate(own: Spread | None, expected: Expected) -> Spread:
+    """Return a row's spread, from its own seeds and from what is expected, by their weights."""
+    if own is None:
+        return Spread(expected.variance, min(expected.freedom, expected.total))
+    if math.isinf(expected.freedom):
+        return Spread(expected.variance, expected.total)
+    freedom = expected.freedom + own.freedom
+    weighed = expected.freedom * expected.variance + own.freedom * own.variance
+    return Spread(weighed / freedom, min(freedom, expected.total))
+
+
+def compare_moderated(
+    better: Sequence[tuple[Sequence[float], Spread | None]],
+    worse: Sequence[tuple[Sequence[float], Spread | None]],
+    expected: Expected,
+) -> Difference:
+    """Compare the means of two groups of rows, each by its own spread and by that of all.
+
+    A row is its figures over seeds, and its own spread. The difference of means whose variances are
+    estimated apart is distributed as Behrens and Fisher have it: a sum of Student's, one a row.
+    """
+    parts = []
+    for side in (better, worse):
+        for row, own in side:
+            spread = moderate(own, expected)
+            parts.append(Spread(spread.variance / len(row) / len(side) ** 2, spread.freedom))
+    if math.isinf(expected.freedom):  # then it is one variance, estimated once
+        parts = [Spread(sum(part.variance for part in parts), expected.total)]
+    means = [fmean(fmean(row) for row, _ in side) for side in (better, worse)]
+    fewest = min(len(row) for row, _ in (*better, *worse))
+    return Difference(means[0] - means[1], tuple(parts), fewest, False)
 
 
 # --- the dev rows' own error -------------------------------------------------------------
@@ -135,52 +190,3 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
         least = max(least, min(1.0, (len(p_values) - place) * p_values[name]))
         corrected[name] = least
     return corrected
-
-
-# --- Student's distribution --------------------------------------------------------------
-
-
-def student_tails(t: float, freedom: float) -> float:
-    """Return the chance that Student's t is farther from 0 than `t`."""
-    if freedom >= _NEARLY_NORMAL:
-        return math.erfc(abs(t) / math.sqrt(2))
-    return _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
-
-
-def student_quantile(level: float, freedom: float) -> float:
-    """Return how far from 0 Student's t stays with the chance `level`."""
-    if freedom >= _NEARLY_NORMAL:
-        return NormalDist().inv_cdf((1 + level) / 2)
-    low, high = 0.0, 1.0
-    while student_tails(high, freedom) > 1 - level:
-        low, high = high, 2 * high
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        if student_tails(middle, freedom) > 1 - level:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularised incomplete beta function, by its continued fraction."""
-    if x in (0.0, 1.0):
-        return x
-    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on one side only
-        return 1 - _incomplete_beta(b, a, 1 - x)
-    log_front = a * math.log(x) + b * math.log1p(-x)
-    log_front += math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    # Lentz's method: the fraction grows by a factor c * d a term.
-    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
-    fraction = d
-    for m in range(1, 1000):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for term in (even, odd):
-            d = 1 / (1 + term * d)
-            c = 1 + term / c
-            fraction *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return math.exp(log_front) * fraction / a

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from statistics import median
 from typing import TYPE_CHECKING
 
-from plait.results.findings import MARGIN, sampling_variance
+from plait.results.findings import MARGIN, expect, sampling_variance
 from plait.results.gathering import FINDINGS_PICTURE
 from plait.results.markdown import (
     between,
@@ -33,14 +34,18 @@ def show_findings(results: Results, pictures: str | None) -> list[str]:
     """Return the section's lines."""
     lines = ["## Findings", ""]
     lines += paragraph(
-        "A finding compares two rows, or the means of two groups of rows, by one figure. Where all "
-        "of them share three seeds or more, the differences seed by seed give an interval of 95% "
-        "by Student's paired test; with fewer, the error is the spread over seeds pooled from all "
-        "rows that have several and train what the figure is of (with Satterthwaite's degrees of "
-        "freedom, as some vary far more than others), plus the dev set's own sampling "
-        "error (binomial for accuracy, Fisher's for correlation), counted as if each side had dev "
-        "rows of its own, which makes the interval rather too wide; and the line says how few "
-        "seeds. A finding **holds** where the whole interval is above 0, **does not** where it is "
+        "A finding compares two rows, or the means of two groups of rows, by one figure: the "
+        "difference of their means over seeds, with an interval of 95%. Most rows come out much "
+        "alike under other seeds and a few come out far apart, so no spread is right for all, and "
+        "a few seeds alone tell little of a row's own. Each row's variance is therefore its own "
+        "and the one that all rows lead to expect, weighed by their degrees of freedom (Smyth's "
+        "moderated variances, known from limma), and the difference has the distribution of "
+        "Behrens and Fisher. Of a row with one seed, what is expected is all that is known, and "
+        "its interval is wide."
+    )
+    lines += paragraph(_expected(results.records))
+    lines += paragraph(
+        "A finding **holds** where the whole interval is above 0, **does not** where it is "
         "below, and is **within the noise** "
         f"otherwise; one that says nothing is gained holds where the interval ends below "
         f"+{figure(MARGIN)}, and does not where it begins above 0. A row that is said to be best "
@@ -52,7 +57,7 @@ def show_findings(results: Results, pictures: str | None) -> list[str]:
         f"{count(num_tested, 'test')} are made here, so one in twenty would come out by chance "
         "alone where there is nothing: *p* is each test's own, *Holm* is corrected for their "
         "number; where nothing is said to be gained, they are of a gain as large as "
-        f"+{figure(MARGIN)}. The paired test is about other seeds on these dev rows, not about "
+        f"+{figure(MARGIN)}. The tests speak of other seeds on these dev rows, not of "
         "other rows; other rows of the same number would move "
         f"{_dev_error(results.records)}. Published differences "
         "of `mean` and `overall` are worked out from the three printed figures."
@@ -91,11 +96,29 @@ def _cautions(judged: Sequence[Judgement], records: Records) -> Iterator[str]:
     if rows and not several & rows.keys():
         folders = sorted({f"`{recipe.partition('/')[0]}/...`" for recipe in several})
         yield (
-            f"No row compared here has a second seed: the spread over seeds is that of rows of "
-            f"{', '.join(folders)}, and the intervals are too narrow if the rows here vary more."
+            f"No row compared here has a second seed: the spread over seeds is the one that rows "
+            f"of {', '.join(folders)} lead to expect."
         )
     if low := [f"`{row}`" for row in rows if any(record.fall for record in records.row(row))]:
         yield f"Rows compared here that ended low, as noted below their table: {', '.join(low)}."
+
+
+def _expected(records: Records) -> str:
+    """Say how much rows vary from seed to seed."""
+    tasks = dict.fromkeys(task for record in records for task in record.dev.tasks)
+    told = []
+    for name in (*tasks, "mean", "overall"):
+        found = expect(records, name)
+        if found is not None and found.variance > 0 and len(records.rows_that_vary(name)) > 2:
+            alike = math.isinf(found.freedom)
+            weight = "alike in all rows" if alike else f"as good as {found.freedom:.1f} seeds more"
+            told.append(f"`{name}` {figure(math.sqrt(found.variance), 4)} ({weight})")
+    if not told:
+        return "No row has a second seed yet, so nothing is known of the spread."
+    return (
+        "The standard deviation to expect of a row from seed to seed, and what it counts for "
+        f"beside the row's own seeds: {', '.join(told)}."
+    )
 
 
 def _dev_error(records: Records) -> str:
@@ -128,10 +151,8 @@ def _finding_cells(judgement: Judgement) -> list[str]:
 
 def show_seeds(found: Difference) -> str:
     """Write how many seeds a difference rests on."""
-    if found.is_paired:
-        return str(found.num_seeds)
-    words = {1: "one seed", 2: "two seeds"}.get(found.num_seeds, f"{found.num_seeds}, not shared")
-    return unbroken(words)
+    words = {1: "one seed", 2: "two seeds"}
+    return unbroken(words.get(found.num_seeds, str(found.num_seeds)))
 
 
 def _of(system: str) -> str:
