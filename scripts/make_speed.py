@@ -25,6 +25,12 @@ ABOUT = {
         "`auto` is the default of `plait predict`; *same* is the share of answers that are "
         "those of fp32.",
     ),
+    "cpu_embed": (
+        "Vectors on a CPU",
+        "One run's encoder embeds texts, from the texts on, tokenising included; the peer is "
+        "sentence-transformers with the run's export. `auto` is the default of `plait embed`; "
+        "the lowest cosine is that of any text's vector with the one of fp32.",
+    ),
     "cpu_train": (
         "Training on a CPU",
         "The same BERT is trained on the sample's paraphrase pairs with batches of the same size "
@@ -107,6 +113,8 @@ def _section(record: dict[str, Any]) -> list[str]:
         also = []
         if "same_answers" in side:
             also.append(f"{side['same_answers']:.2%} same")
+        if "lowest_cosine" in side:
+            also.append(f"cosines of {side['lowest_cosine']:.5f} and more")
         if "peak_mib" in side:
             also.append(f"{side['peak_mib']:,.0f} MiB")
         between = f"{side['low']:,.1f} to {side['high']:,.1f}"

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from plait.answers.stream import answer_file, refuse_abstaining
+from plait.answers.vectors import embed_file
 from plait.calibration import apply_temperature, read_temperatures
 from plait.data import ONE_TEXT, Collator, Dataset, SplitName, Tokenizer, find_implied
 from plait.errors import RunError, UsageError, suggest
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from plait.answers.stream import FileAnswers
+    from plait.answers.vectors import FileVectors
     from plait.config import RunConfig
     from plait.evaluate import Floats
     from plait.model.multitask import MultitaskModel
@@ -297,6 +299,39 @@ class SingleModel(Answerer):
     @abstractmethod
     def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Return the encoder's pooled vector of each text, [texts, width]."""
+
+    def embed_file(
+        self,
+        path: str | Path,
+        out: str | Path,
+        *,
+        text: str | None = None,
+        normalize: bool = False,
+        separator: str | None = None,
+        quoting: bool = True,
+        skip_empty: bool = False,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> FileVectors:
+        """Embed one column of a file of any size into another: .npy, Parquet or JSONL.
+
+        `text` is the column, needed where several could be meant; `normalize` makes vectors of
+        length 1, whose products are cosines. `separator` and `quoting` are as a recipe's file has
+        them. With `skip_empty`, rows that lack a text have no vector (what is not a number in
+        .npy), and are no error. `resume` goes on where an earlier call was stopped.
+        """
+        return embed_file(
+            self,
+            Path(path),
+            Path(out),
+            text=text,
+            normalize=normalize,
+            separator=separator,
+            quoting=quoting,
+            skip_empty=skip_empty,
+            resume=resume,
+            progress=progress,
+        )
 
     def tokenise(self, texts: Sequence[tuple[str, ...]], *, blank: bool = False) -> Dataset:
         """Make a data set of texts given by hand, which may be `blank` only if that is said."""

@@ -34,6 +34,7 @@ COMMANDS = [
     "evaluate",
     "predict",
     "explain",
+    "embed",
     "submit",
     "export",
     "serve",

@@ -37,24 +37,28 @@ ROW_GROUP = 1 << 16
 """Rows of Parquet that are laid out, and so in memory, at once."""
 
 
-class Format(ABC):
+class Growing:
+    """A file that grows at its end until it is whole."""
+
+    def head(self) -> bytes:
+        """Return what comes before the first row."""
+        return b""
+
+    def finish(self, part: Path, path: Path) -> None:
+        """Make the file of what was written."""
+        put_in_place(part, path)
+
+
+class Format(Growing, ABC):
     """How rows with their answers are written."""
 
     def __init__(self, schema: pa.Schema, columns: Sequence[AnswerColumns]):
         self.schema, self.columns = schema, columns
         """The rows' own columns, and those of each task."""
 
-    def head(self) -> bytes:
-        """Return what comes before the first row."""
-        return b""
-
     @abstractmethod
     def encode(self, records: Records, answers: Answers) -> bytes:
         """Return some rows."""
-
-    def finish(self, part: Path, path: Path) -> None:
-        """Make the file of what was written."""
-        put_in_place(part, path)
 
 
 class Words(Format):
@@ -123,7 +127,7 @@ class Jsonl(Format):
         for i, row in enumerate(records.rows()):
             for column in self.columns:
                 row[column.name] = column.table(answers[column.task][i])
-            lines.append(_json_line(row))
+            lines.append(json_line(row))
         return b"".join(lines)
 
 
@@ -150,21 +154,26 @@ class Parquet(Format):
 
     def finish(self, part: Path, path: Path) -> None:
         """Lay the stream out as Parquet."""
-        with (
-            part.open("rb") as file,
-            pa.ipc.open_stream(file) as stream,
-            atomic_path(path) as temporary,
-            pa.parquet.ParquetWriter(temporary, self.whole) as writer,
-        ):
-            waiting: list[Any] = []
-            for batch in stream:
-                waiting.append(batch)
-                if sum(map(len, waiting)) >= ROW_GROUP:
-                    writer.write_table(pa.Table.from_batches(waiting), ROW_GROUP)
-                    waiting = []
-            if waiting:
+        lay_out(part, path, self.whole)
+
+
+def lay_out(part: Path, path: Path, schema: pa.Schema) -> None:
+    """Make Parquet of a stream of Arrow's, which is removed."""
+    with (
+        part.open("rb") as file,
+        pa.ipc.open_stream(file) as stream,
+        atomic_path(path) as temporary,
+        pa.parquet.ParquetWriter(temporary, schema) as writer,
+    ):
+        waiting: list[Any] = []
+        for batch in stream:
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= ROW_GROUP:
                 writer.write_table(pa.Table.from_batches(waiting), ROW_GROUP)
-        part.unlink()
+                waiting = []
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting), ROW_GROUP)
+    part.unlink()
 
 
 FORMATS: dict[str, type[Format]] = {
@@ -205,14 +214,15 @@ def _cell(value: Any) -> str:
     return in_text(value) or ""
 
 
-def _json_line(row: dict[str, Any]) -> bytes:
+def json_line(row: dict[str, Any]) -> bytes:
+    """Return a row as a line of JSON, whatever is in it."""
     try:
         text = json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
         return f"{text}\n".encode()
     except UnicodeEncodeError:  # half a surrogate pair, which only an escape can hold
         return f"{json.dumps(row, default=str)}\n".encode()
     except ValueError:  # nan or infinity, which JSON does not have
-        return _json_line(_finite(row))
+        return json_line(_finite(row))
 
 
 def _finite(value: Any) -> Any:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from plait.answers.formats import Format
+    from plait.answers.formats import Growing
 
 SAVE_SECONDS = 1.0
 """Between two notes of how far it is: each waits for the disk."""
@@ -33,7 +33,7 @@ SAVE_SECONDS = 1.0
 class Journal:
     """Files that grow together, and how far they are."""
 
-    def __init__(self, formats: Mapping[Path, Format], settings: Mapping[str, Any]):
+    def __init__(self, formats: Mapping[Path, Growing], settings: Mapping[str, Any]):
         self.formats = formats
         self.settings = json.loads(json.dumps(settings))  # as they will be read back
         self.rows = 0

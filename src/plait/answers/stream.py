@@ -178,7 +178,7 @@ def answer_file(
     file is, `progress` how far the answers.
     """
     outputs = [out, *([] if review is None else [review])]
-    _check_paths(path, outputs, resume=resume)
+    check_paths(path, outputs, resume=resume)
     if review is not None and threshold is None:
         raise UsageError("a file for review needs a threshold, or an accuracy to choose one by")
     forms = [form or choose_format(out), *map(choose_format, outputs[1:])]
@@ -211,7 +211,7 @@ def answer_file(
         "plait": __version__,
     }
     journal = Journal(formats, settings)
-    with journal.opened(resume=resume), _interruptible(journal, survey.num_rows, command):
+    with journal.opened(resume=resume), interruptible(journal, survey.num_rows, command):
         answered = answer_records(
             model,
             columns,
@@ -251,7 +251,8 @@ def open_records(
     )
 
 
-def _check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:
+def check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:
+    """Refuse files that are not there, and outputs that are or cannot be."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     going_on = resume and journal_place(outputs[0]).exists()
@@ -265,7 +266,8 @@ def _check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:
 
 
 @contextmanager
-def _interruptible(journal: Journal, total: int, command: str) -> Iterator[None]:
+def interruptible(journal: Journal, total: int, command: str) -> Iterator[None]:
+    """Say how to go on where the user stops it."""
     try:
         yield
     except KeyboardInterrupt:

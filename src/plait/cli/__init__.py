@@ -17,6 +17,7 @@ from plait.cli.check import check
 from plait.cli.compare import compare
 from plait.cli.demo import demo
 from plait.cli.doctor import doctor
+from plait.cli.embed import embed
 from plait.cli.ensemble import ensemble
 from plait.cli.evaluate import evaluate
 from plait.cli.explain import explain
@@ -65,6 +66,7 @@ app.command(epilog="Example: plait mistakes runs/demo --task sentiment --csv wro
 app.command(epilog="Example: plait audit runs/demo --task sentiment")(audit)
 app.command(epilog='Example: plait predict runs/demo --task sentiment "What a fine day."')(predict)
 app.command(epilog='Example: plait explain runs/demo --task sentiment "What a fine day."')(explain)
+app.command(epilog="Example: plait embed runs/demo --input texts.csv --output vectors.npy")(embed)
 app.command(epilog="Example: plait submit runs/course --data ~/course --out predictions")(submit)
 app.command(epilog="Example: plait export runs/demo --format onnx --precision int8")(export)
 app.command(epilog="Example: plait serve runs/demo --port 8080")(serve)

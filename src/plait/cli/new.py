@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.predict import read_separator
+from plait.cli.texts import read_separator
 
 if TYPE_CHECKING:
     from plait.draft import Draft

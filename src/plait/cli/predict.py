@@ -13,11 +13,19 @@ import typer
 from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument
 from plait.cli.folder import FolderRequest, is_pattern, predict_folder
 from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
+from plait.cli.texts import (
+    QuotingOption,
+    SeparatorOption,
+    check_reading,
+    check_texts,
+    from_arguments,
+    from_lines,
+    slice_texts,
+)
 from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import BinaryIO
 
     from plait.answers.formats import Format
     from plait.cli.display import Display
@@ -57,20 +65,8 @@ def predict(
             help="Text column of FILE, twice for pairs; the task's own unless set.",
         ),
     ] = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(
-            "--separator",
-            metavar="SIGN",
-            help=r"Between columns of FILE: ';' or '\t'. By its header line unless set.",
-        ),
-    ] = None,
-    quoting: Annotated[
-        bool,
-        typer.Option(
-            "--quoting/--no-quoting", help="Whether double quotes enclose a field of FILE."
-        ),
-    ] = True,
+    separator: SeparatorOption = None,
+    quoting: QuotingOption = True,
     skip_empty: Annotated[
         bool,
         typer.Option("--skip-empty", help="Write rows without a text, too, with empty answers."),
@@ -150,7 +146,7 @@ def predict(
             texts=texts,
             tasks=task,
             column=column,
-            separator=_check_reading(input_, separator, quoting=quoting),
+            separator=check_reading(input_, separator, quoting=quoting),
             quoting=quoting,
             skip_empty=skip_empty,
             form=form,
@@ -166,10 +162,10 @@ def predict(
         predict_folder(asked)
         return
     _check_words(texts, input_, column, output, form)
-    separator = _check_reading(input_, separator, quoting=quoting)
+    separator = check_reading(input_, separator, quoting=quoting)
     _check_options(input_, output, accuracy, threshold, review, data, resume=resume)
     with Display() as display:
-        if resume and output is not None and _is_finished(output):
+        if resume and output is not None and is_finished(output):
             display.note(f"{output} is finished already")
             return
         display.begin(f"loading {run}")
@@ -224,16 +220,9 @@ def _check_words(
     """Refuse what does not go together before anything slow begins."""
     from plait.errors import UsageError
 
-    if texts and input_ is not None:
-        raise UsageError("give texts as arguments or a file with --input, not both")
-    if column and input_ is None:
-        raise UsageError("--column names a column of a file: give the file with --input")
+    check_texts(texts, input_, column)
     if input_ is not None and input_.is_dir():
         raise UsageError(f"{input_} is a folder: name its files, such as --input '{input_}/*.csv'")
-    if input_ is not None and not input_.is_file():
-        raise UsageError(
-            f"there is no file {input_}; leave out --input to read lines from standard input"
-        )
     if output is not None and form is None:
         from plait.answers.formats import choose_format
 
@@ -242,24 +231,6 @@ def _check_words(
         raise UsageError("Parquet is nothing for a terminal: name a file with --output")
     if output is not None and not output.parent.is_dir():
         raise UsageError(f"there is no folder {output.parent} for --output {output.name}")
-    if not texts and input_ is None and sys.stdin.isatty():
-        raise UsageError("give texts as arguments, a file with --input, or lines on standard input")
-
-
-def _check_reading(input_: Path | None, separator: str | None, *, quoting: bool) -> str | None:
-    """Refuse ways to read a file where there is none; return the separator meant."""
-    from plait.errors import UsageError
-
-    if input_ is None and (separator is not None or not quoting):
-        raise UsageError(
-            "--separator and --no-quoting say how a file is read: give it with --input"
-        )
-    return read_separator(separator)
-
-
-def read_separator(typed: str | None) -> str | None:
-    """Return the sign meant: what a shell passes on of '\\t' is two letters."""
-    return "\t" if typed == r"\t" else typed
 
 
 def _check_options(
@@ -297,7 +268,8 @@ def check_holding_back(accuracy: float | None, threshold: float | None, data: st
         raise UsageError("--data is where --accuracy finds the dev files; the texts are --input's")
 
 
-def _is_finished(output: Path) -> bool:
+def is_finished(output: Path) -> bool:
+    """Say whether a file is whole, and nothing is left to go on with."""
     from plait.answers.journal import journal_place
 
     return output.exists() and not journal_place(output).exists()
@@ -397,11 +369,11 @@ def _answer_at_once(
     else:
         text = columns[0].text
         if rows.texts:
-            given = _from_arguments(rows.texts, len(text), names, skip_empty=rows.skip_empty)
+            given = from_arguments(rows.texts, len(text), names, skip_empty=rows.skip_empty)
             lines = iter(given)
         else:
-            lines = _from_lines(sys.stdin.buffer, len(text), skip_empty=rows.skip_empty)
-        schema, slices = text_schema(["id", *text]), _slices(lines, text, CHUNK)
+            lines = from_lines(sys.stdin.buffer, len(text), skip_empty=rows.skip_empty)
+        schema, slices = text_schema(["id", *text]), slice_texts(lines, text, CHUNK)
     columns = rename_taken(columns, schema.names)
     shape = form or (choose_format(output) if output else default)
     written = FORMATS[shape](schema, columns)
@@ -418,69 +390,6 @@ def _answer_at_once(
             write(written.encode(records, answers))
             num_rows, num_empty = num_rows + len(records), num_empty + count_empty(answers)
     note_empty(display, num_empty, num_rows)
-
-
-def _from_arguments(
-    texts: list[str], width: int, names: Sequence[str], *, skip_empty: bool
-) -> list[tuple[str, ...]]:
-    from plait.errors import UsageError
-
-    if len(texts) % width:
-        count = f"{len(texts)} {'was' if len(texts) == 1 else 'were'} given"
-        takes = f"{' and '.join(names)} {'take' if len(names) > 1 else 'takes'}"
-        raise UsageError(f"{takes} texts two by two, and {count}")
-    if not skip_empty and not all(text.strip() for text in texts):
-        raise UsageError("one of the texts is empty; --skip-empty leaves it unanswered")
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:  # Python has bytes that are not UTF-8 as surrogates
-            raise UsageError(f"the text {text[:40]!a} is not UTF-8") from error
-    return [tuple(texts[i : i + width]) for i in range(0, len(texts), width)]
-
-
-def _from_lines(stream: BinaryIO, width: int, *, skip_empty: bool) -> Iterator[tuple[str, ...]]:
-    from plait.errors import DataError
-
-    for number, line in enumerate(stream, 1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise DataError("the text is not UTF-8", path="<stdin>", line=number) from error
-        texts = tuple(text.split("\t")) if width == 2 else (text,)
-        if skip_empty and len(texts) != width and not text.strip():
-            texts = ("",) * width
-        if len(texts) != width:
-            raise DataError(
-                f"a pair is two texts with one tab between them, and this line has "
-                f"{len(texts) - 1} tabs",
-                path="<stdin>",
-                line=number,
-            )
-        if not skip_empty and not all(text.strip() for text in texts):
-            raise DataError(
-                "the text is empty; fill it in, or leave it unanswered with --skip-empty",
-                path="<stdin>",
-                line=number,
-            )
-        if "\0" in text:
-            raise DataError("the text holds a NUL", path="<stdin>", line=number)
-        yield texts
-
-
-def _slices(
-    lines: Iterator[tuple[str, ...]], text: tuple[str, ...], size: int
-) -> Iterator[Records]:
-    from itertools import count, islice
-
-    from plait.data import Records
-
-    for start in count(0, size):
-        chunk = list(islice(lines, size))
-        if not chunk:
-            return
-        columns = dict(zip(text, zip(*chunk, strict=True), strict=True))
-        yield Records.of(columns, start)
 
 
 def _write_bytes(data: bytes) -> None:
