@@ -70,6 +70,7 @@ SETTINGS: dict[str, list[str]] = {
     "famo": [TOGETHER, "train.weighting=famo"],
     "layer decay, frozen layer": ["train.layer_decay=0.9", "train.freeze_layers=1"],
     "lora": ["tasks.sentiment.adapter=lora"],
+    "average": ["train.average=0.99"],
     "reader": [READER],
     "fp32": ["precision=fp32"],
 }
@@ -182,6 +183,8 @@ def _train(
     parts, stage = _build(encoder, settings, steps)
     with torch.cuda.stream(torch.cuda.Stream()):
         losses = [_loss(record) for record in run_stage(stage, TrainState())]
+        if stage.step.mean is not None:
+            stage.step.mean.settle()
         weights = {name: p.detach().cpu() for name, p in parts.model.named_parameters()}
         return torch.stack(losses).cpu(), weights, getattr(stage.step.runner, "num_captures", 0)
 

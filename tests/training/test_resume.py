@@ -57,6 +57,16 @@ SCENARIOS = {
         "stage.all.warmup=0.5",
         "save_every=5",
     ],
+    "a running mean": ["train.average=0.9", "train.eval_every=5", "save_every=2"],
+    "a running mean over two stages, pcgrad": [
+        "stages=['heads', 'all']",
+        "stage.heads.mode='last-layer'",
+        "stage.all.aggregator='pcgrad'",
+        "stage.all.schedule={name='round-robin', together=true}",
+        "train.average=0.8",
+        "train.epochs=2",
+        "save_every=3",
+    ],
     "cut short": ["train.max_steps=17", "train.epochs=9", "save_every=3"],
     "overall": ["select='overall'", "train.eval_every=3"],
     "smart and bregman": [

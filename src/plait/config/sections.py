@@ -319,6 +319,8 @@ class StageConfig(Section):
     """Decoupled; never on biases and LayerNorm."""
     clip: float = Field(default=1.0, ge=0)
     """Largest norm of the whole gradient; 0 leaves it as it is."""
+    average: float | None = Field(default=None, gt=0, lt=1)
+    """Score and keep a running mean of the weights, of which an update leaves this much: 0.999."""
     eval_every: Annotated[int, Field(ge=1)] | Literal["epoch"] = "epoch"
     """Score dev after every epoch, or after this many updates."""
     eval_limit: int | None = Field(default=None, ge=1)

@@ -315,6 +315,8 @@ class _Session:
             raise explain_training(self.config, stage, self.command) from error
         finally:
             stage.step.runner.close()
+        if stage.step.mean is not None:  # the next stage goes on from what would be kept
+            stage.step.mean.settle()
         if trouble := stage.step.runner.trouble:
             self.tell("note", f"some of the steps could not be captured and ran singly: {trouble}")
         drop_heads(parts)
@@ -343,8 +345,9 @@ class _Session:
         some_known = {name: self._some(name, d, limit) for name, d in known.items()}
 
         def evaluate() -> dict[str, Scores]:
-            scores = {"dev": self._score(dev, some)}
-            return scores | ({"train": self._score(known, some_known)} if known else {})
+            with stage.step.averaged():
+                scores = {"dev": self._score(dev, some)}
+                return scores | ({"train": self._score(known, some_known)} if known else {})
 
         return evaluate
 
@@ -378,7 +381,8 @@ class _Session:
             better = self._hear_scores(record.scores)
             if better:
                 if self.team.leads:
-                    save_weights(self.folder.weights, self.parts.model)
+                    with stage.step.averaged():
+                        save_weights(self.folder.weights, self.parts.model)
                 whole = stage.config.eval_limit is None
                 self.best_scores = record.scores["dev"] if whole else None
             self._wait_longer(stage, record.scores["dev"])

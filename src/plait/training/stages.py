@@ -133,6 +133,7 @@ def _build_step(parts: Parts, kind: StageKind, settings: StageConfig, plan: _Pla
         team=parts.team,
         graphs=config.graphs and not isinstance(kind, MetaKind),
         together=plan.together,
+        average=settings.average,
     )
 
 

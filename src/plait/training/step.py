@@ -24,6 +24,7 @@ from plait.model.multitask import Group
 from plait.training.gradients import FlatGradients
 from plait.training.graphs import Graphs, Plain
 from plait.training.lanes import Lanes
+from plait.training.mean import RunningMean
 from plait.weighting import Fixed
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Step:
         team: Team = ALONE,
         graphs: bool = False,
         together: Buckets | None = None,
+        average: float | None = None,
     ):
         self.model, self.tasks, self.aggregator = model, tasks, aggregator
         self.optimizer, self.clip, self.autocast = optimizer, clip, autocast
@@ -104,6 +106,7 @@ class Step:
             part.drop_copies()
         if autocast is not None and self.device.type == "cuda":
             keep_copies(model, autocast)
+        self.mean = None if average is None else RunningMean(model, average)
         # An earlier stage's gradients must not move heads that take no part in this one.
         model.zero_grad(set_to_none=True)
         self.gradients = FlatGradients(
@@ -162,6 +165,8 @@ class Step:
         self.num_updates += 1
         for regularizer in self.regularizers:
             regularizer.after_update(self.model, self.num_updates)
+        if self.mean is not None:
+            self.mean.follow(self.num_updates)
         losses, terms = sums.mean(sums.losses), sums.mean(sums.terms)
         return StepResult(losses, terms, grad_norm, plan.apart, cosines)
 
@@ -277,6 +282,10 @@ class Step:
         parts: list[Weighting | Regularizer] = [self.weighting, *self.regularizers]
         return [part for part in parts if not part.capturable]
 
+    def averaged(self) -> AbstractContextManager[None]:
+        """Let the model be what is scored and kept: a running mean of it, where there is one."""
+        return nullcontext() if self.mean is None else self.mean.in_place()
+
     def end_epoch(self) -> None:
         """Tell who counts in epochs that one of the schedule's is over."""
         self.weighting.end_epoch()
@@ -308,6 +317,8 @@ class Step:
         kept |= {f"weighting.{name}": t for name, t in self.weighting.tensors().items()}
         for i, regularizer in enumerate(self.regularizers):
             kept |= {f"regularizers.{i}.{name}": t for name, t in regularizer.tensors().items()}
+        if self.mean is not None:
+            kept |= {f"mean.{name}": t for name, t in self.mean.means.items()}
         for name, parameter in self._learned_weights():
             moments = self.optimizer.state.get(parameter, {})
             kept |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
@@ -325,6 +336,8 @@ class Step:
         self.weighting.load_tensors(under("weighting"))
         for i, regularizer in enumerate(self.regularizers):
             regularizer.load_tensors(under(f"regularizers.{i}"))
+        if self.mean is not None:
+            self.mean.load(under("mean"))
         for name, parameter in self._learned_weights():
             if moments := under(f"optimizer.{name}"):
                 self.optimizer.state[parameter] = {
