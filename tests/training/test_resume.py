@@ -61,6 +61,7 @@ SCENARIOS = {
     "a running mean over two stages, pcgrad": [
         "stages=['heads', 'all']",
         "stage.heads.mode='last-layer'",
+        "stage.heads.tasks=['mood', 'same']",
         "stage.all.aggregator='pcgrad'",
         "stage.all.schedule={name='round-robin', together=true}",
         "train.average=0.8",
