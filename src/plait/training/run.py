@@ -278,30 +278,9 @@ class _Session:
     # --- training ---
 
     def _train_stage(self, index: int, data: Data) -> None:
+        """Train a stage to its end, from wherever the state is in it."""
         parts, state = self.parts, self.state
-        saved = self.team.lead(self.folder.checkpoint.exists) and (state.step or state.stage)
-
-        def restore() -> None:
-            load_checkpoint(self.folder.checkpoint, parts.model, None, self.team)
-
-        inside = bool(saved and state.step)
-        if not inside:
-            # Each stage chooses anew: a model that has not been through all of them is not what
-            # the recipe asks for, and may not have learnt every task.
-            state.best, state.best_step, self.best_scores = None, 0, None
-        if saved and not inside:  # between stages no head is there but the tasks'
-            restore()
-        train, unlabelled = data["train"], data.get("unlabelled", {})
-        answers = self.team.spread(
-            lambda: self.lessons.learn(index, train, unlabelled, self._hear_teacher)
-        )
-        back = restore if inside else None
-        stage = build_stage(parts, index, train, data["texts"], back, answers, unlabelled)
-        if inside:
-            step = stage.step
-            kept = load_checkpoint(self.folder.checkpoint, parts.model, step.optimizer, self.team)
-            step.load_tensors(kept)
-            step.num_updates = state.step
+        stage = self._open_stage(index, data)
         parts.model.train()
         evaluate = self._evaluation(stage, data)
         try:
@@ -323,6 +302,30 @@ class _Session:
             self._save(None)
         elif state.best is None and self.team.leads:  # no dev set chose a best one
             save_weights(self.folder.weights, parts.model)
+
+    def _open_stage(self, index: int, data: Data) -> Stage:
+        """Build a stage, and put into it what a checkpoint knows of it."""
+        state, team, checkpoint = self.state, self.team, self.folder.checkpoint
+        load = partial(load_checkpoint, checkpoint, self.parts.model, team=team)
+        saved = team.lead(checkpoint.exists)
+        is_inside = saved and state.step > 0
+        if not is_inside:
+            # Each stage chooses anew: a model that has not been through all of them is not what
+            # the recipe asks for, and may not have learnt every task.
+            state.best, state.best_step, self.best_scores = None, 0, None
+            if saved and state.stage > 0:  # between stages no head is there but the tasks'
+                load(None)
+        train, unlabelled = data["train"], data.get("unlabelled", {})
+        answers = team.spread(
+            lambda: self.lessons.learn(index, train, unlabelled, self._hear_teacher)
+        )
+        # Inside a stage its own heads are there as well: its weights are read once these are in
+        # the model, and again with the optimizer's moments once there is one.
+        restore = partial(load, None) if is_inside else None
+        stage = build_stage(self.parts, index, train, data["texts"], restore, answers, unlabelled)
+        if is_inside:
+            stage.step.load_tensors(load(stage.step.optimizer))
+        return stage
 
     def _hear_teacher(self, task: str, done: int, total: int) -> None:
         self.tell("asking", task, done, total)

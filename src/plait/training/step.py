@@ -1,9 +1,12 @@
 """One update: batches of some tasks in, losses out, parameters moved.
 
 Read as a recipe: one loss per task, its regularizer terms added, weighted, one gradient per
-task on what is shared, gradients made one, clipped, applied. Tensors in, tensors out: nothing here
-looks at a value on the device or waits for it, so both halves of the step, a task's gradient and
-the update, can be captured once and replayed.
+task on what is shared, gradients made one, clipped, applied. That is `Step.__call__`,
+`_add_gradient`, `_losses`, `_update`, `_aggregate`, `_clip`; the rest is there to be fast on a GPU,
+to take all tasks in one pass, or to go on from a checkpoint.
+
+Tensors in, tensors out: nothing here looks at a value on the device or waits for it, so both halves
+of the step, a task's gradient and the update, can be captured once and replayed.
 """
 
 from __future__ import annotations
@@ -222,8 +225,7 @@ class Step:
         with self._precision():
             loss, term = self._losses(task, batch)
         self.gradients.collect(task, plan.row(task))
-        whole = loss if term is None else loss + term
-        (self.weighting(task, whole) * (self.tasks[task].weight / plan.num_turns)).backward()
+        self._weigh(plan, task, loss, term).backward()
         return loss.detach(), None if term is None else term.detach()
 
     def _losses(self, task: str, batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -237,6 +239,11 @@ class Step:
         task_loss = cast("Loss", parts.loss)
         terms = [term(self.model, task, batch, outputs, task_loss) for term in parts.regularizers]
         return loss, self.team.mean(torch.stack(terms).sum(), batch)
+
+    def _weigh(self, plan: Plan, task: str, loss: Tensor, term: Tensor | None) -> Tensor:
+        """Return what a batch adds to what the update makes smaller."""
+        whole = loss if term is None else loss + term
+        return self.weighting(task, whole) * (self.tasks[task].weight / plan.num_turns)
 
     # --- gradients of all batches at once ---
 
@@ -281,8 +288,7 @@ class Step:
         whole = torch.zeros((), device=self.device)
         for task, loss, term in zip(batches, losses, terms, strict=True):
             self.gradients.collect(task, plan.row(task))
-            share = self.weighting(task, loss if term is None else loss + term)
-            whole = whole + share * (self.tasks[task].weight / plan.num_turns)
+            whole = whole + self._weigh(plan, task, loss, term)
             found += [loss.detach(), None if term is None else term.detach()]
         whole.backward()
         return found
@@ -327,28 +333,34 @@ class Step:
 
     def _aggregate(self, plan: Plan) -> Tensor | None:
         """Make the tasks' gradients on the shared parameters one; say how they agreed."""
-        rows = self.gradients.rows[: plan.num_rows]
-        if len(self.gradients.rows) > 1:  # each task's, before they meet
-            self.team.reduce(rows)
-            self.team.reduce(self.gradients.total[len(self.gradients.reduced) :])
-        else:
-            self.team.reduce(self.gradients.total)
+        gradients, rows = self.gradients, self.gradients.rows[: plan.num_rows]
+        # Each worker's gradients first become everyone's.
+        for part in (rows, gradients.own) if gradients.apart else (gradients.total,):
+            self.team.reduce(part)
         if not rows.numel():  # nobody trains what is shared
             return None
-        if len(self.gradients.rows) == 1:  # they added up where the update reads
-            if not self.aggregator.per_task:
-                made = self.aggregator(rows, self.generator, plan.apart)
-                if made.data_ptr() != rows.data_ptr():  # the plain sum is there already
-                    self.gradients.reduced.copy_(made)
+        if not gradients.apart:
+            self._finish_sum(rows, plan)
             return None
-        if len(rows) == 1 or not isinstance(self.aggregator, Mixing):
-            self.gradients.reduced.copy_(self.aggregator(rows, self.generator, plan.apart))
-            return _cosines(inner_products(rows)) if len(rows) > 1 else None
-        # The long rows' products serve both, and their sum goes to where it is read.
-        gram = inner_products(rows)
-        weights = self.aggregator.mix(gram, self.generator, list(plan.apart))
-        weighted_sum(weights, rows, self.gradients.reduced)
-        return _cosines(gram)
+        if len(rows) > 1 and isinstance(self.aggregator, Mixing):
+            # The long rows' products serve the weights and the cosines.
+            gram = inner_products(rows)
+            weights = self.aggregator.mix(gram, self.generator, list(plan.apart))
+            weighted_sum(weights, rows, gradients.reduced)
+            return _cosines(gram)
+        gradients.reduced.copy_(self.aggregator(rows, self.generator, plan.apart))
+        return _cosines(inner_products(rows)) if len(rows) > 1 else None
+
+    def _finish_sum(self, rows: Tensor, plan: Plan) -> None:
+        """Hand the tasks' sum, which stands where the update reads, to an aggregator that wants it.
+
+        One that wants each task's gradient has nothing to do: there is but one such task.
+        """
+        if self.aggregator.per_task:
+            return
+        made = self.aggregator(rows, self.generator, plan.apart)
+        if made.data_ptr() != rows.data_ptr():  # the plain sum is there already
+            self.gradients.reduced.copy_(made)
 
     def _clip(self) -> Tensor:
         norm: Tensor = torch.linalg.vector_norm(self.gradients.total)
