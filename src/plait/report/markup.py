@@ -187,8 +187,3 @@ def percent(value: float) -> str:
 def shorten(text: str, width: int) -> str:
     """Cut a text to a number of letters."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def count(number: int, thing: str) -> str:
-    """Write how many there are of something."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"

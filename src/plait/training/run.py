@@ -21,7 +21,7 @@ import torch
 
 from plait.data import SplitName
 from plait.distributed import ALONE
-from plait.errors import Interrupted, RunError, is_memory
+from plait.errors import Interrupted, RunError, counted, is_memory
 from plait.evaluate import Scorer, Scores, choose_room, score_baseline
 from plait.training.build import (
     Parts,
@@ -390,7 +390,7 @@ class _Session:
             self._save(stage)
         if stopping:
             raise Interrupted(
-                f"stopped after {_count(record.total_steps, 'update')}; everything is saved in "
+                f"stopped after {counted(record.total_steps, 'update')}; everything is saved in "
                 f"{self.folder.path}. Go on with: {self.command}"
             )
 
@@ -429,7 +429,7 @@ class _Session:
             return False
         self.tell(
             "note",
-            f"stopped early after {_count(self.state.total_steps, 'update')}: dev got no better",
+            f"stopped early after {counted(self.state.total_steps, 'update')}: dev got no better",
         )
         return True
 
@@ -519,10 +519,6 @@ def _refuse_divergence(losses: Mapping[str, float], record: StepRecord, stage: S
             f"{record.total_steps:,}: the training has diverged; try a lower rate than "
             f"{stage.config.lr:g} (lr of stage {stage.name!r}), a warmup, or clip = 1"
         )
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _is_out(state: TrainState, rule: EarlyStopping, name: str) -> bool:
