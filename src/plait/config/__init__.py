@@ -12,9 +12,8 @@ Parts (heads, losses, schedules, ...) appear as a name or a table with a name; t
 settings live beside them and are checked by the registry when the run is built.
 """
 
-from plait.config.ensembles import EnsembleConfig, MembersConfig, lists_members, read_ensemble
+from plait.config.ensembles import EnsembleConfig, lists_members, read_ensemble
 from plait.config.reading import (
-    PROFILES,
     list_recipes,
     read_profile,
     read_recipe,
@@ -29,21 +28,16 @@ from plait.config.sections import (
     EarlyStopping,
     EncoderConfig,
     FileConfig,
-    Files,
-    Part,
     PublishedConfig,
     RangeConfig,
     RunConfig,
     SearchConfig,
     StageConfig,
-    StartConfig,
     TaskConfig,
     TextsConfig,
-    Values,
 )
 
 __all__ = [
-    "PROFILES",
     "BadRows",
     "DataConfig",
     "DropOverlap",
@@ -52,18 +46,13 @@ __all__ = [
     "EncoderConfig",
     "EnsembleConfig",
     "FileConfig",
-    "Files",
-    "MembersConfig",
-    "Part",
     "PublishedConfig",
     "RangeConfig",
     "RunConfig",
     "SearchConfig",
     "StageConfig",
-    "StartConfig",
     "TaskConfig",
     "TextsConfig",
-    "Values",
     "differences",
     "flatten",
     "list_recipes",
