@@ -41,7 +41,14 @@ from plait.training.checkpoint import (
     write_text,
 )
 from plait.training.conflicts import ConflictSums, LossMeans
-from plait.training.folder import RunFolder, check_folder, hash_plugins, opened, write_parts
+from plait.training.folder import (
+    RunFolder,
+    check_folder,
+    compare_parts,
+    describe_data,
+    opened,
+    write_parts,
+)
 from plait.training.holding import count_held_out, find_idle, find_missing
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
@@ -129,17 +136,6 @@ def train(
                 closing.enter_context(opened(folder, config, resume=resume, command=command))
             with _own_stream(parts.device):
                 return session.run(datasets, team.lead(lambda: read_state(folder)))
-
-
-def _facts(dataset: Dataset, unseen: int) -> dict[str, Any]:
-    """Say what of a data set run.json keeps; `unseen` texts of it are passed over."""
-    facts: dict[str, Any] = {"rows": len(dataset), "key": dataset.key}
-    more = {
-        "held_out_rows": sum(report.held_out for report in dataset.report),
-        "held_out_texts": unseen,
-        "made": [str(extension) for extension in dataset.extensions],
-    }
-    return facts | {name: value for name, value in more.items() if value}
 
 
 def _own_stream(device: torch.device) -> AbstractContextManager[object]:
@@ -241,39 +237,13 @@ class _Session:
 
     def _describe(self, data: Data) -> None:
         """Write what the run is made of, or check that a resumed one is made of the same."""
-        unseen = count_held_out(self.config, data)
-        facts = {
-            split: {
-                name: _facts(d, unseen.get(split, {}).get(name, 0)) for name, d in datasets.items()
-            }
-            for split, datasets in data.items()
-        }
-        if self.folder.checkpoint.exists():
-            before = self.folder.read_json(self.folder.info)
-            self.lessons.check(before)
-            for plugin, digest in hash_plugins(self.config).items():
-                if before.get("plugins", {}).get(plugin, digest) != digest:
-                    self.tell(
-                        "note",
-                        f"{plugin} is not what it was when the run began; from here on it trains "
-                        "with what it is",
-                    )
-            shape = self.folder.read_json(self.folder.encoder)
-            known = before["data"]
-            for split, name in ((s, n) for s in facts for n in {**known.get(s, {}), **facts[s]}):
-                if known.get(split, {}).get(name) != facts[split].get(name):
-                    raise RunError(
-                        f"the {split} data of {name} changed since {self.folder.path} was "
-                        "started; bring it back as it was, or train under another --out"
-                    )
-            same = before["encoder"]["sha256"] == self.parts.encoder["sha256"]
-            if not same or shape != self.parts.model.encoder.config:
-                raise RunError(
-                    f"the encoder changed since {self.folder.path} was started; "
-                    "bring it back as it was, or train under another --out"
-                )
-        else:
+        facts = describe_data(data, count_held_out(self.config, data))
+        if not self.folder.checkpoint.exists():
             write_parts(self.folder, self.parts, facts, self.lessons.describe())
+            return
+        self.lessons.check(self.folder.read_json(self.folder.info))
+        for note in compare_parts(self.folder, self.parts, facts):
+            self.tell("note", note)
 
     # --- training ---
 
