@@ -12,7 +12,7 @@ Parts (heads, losses, schedules, ...) appear as a name or a table with a name; t
 settings live beside them and are checked by the registry when the run is built.
 """
 
-from plait.config.ensembles import EnsembleConfig, lists_members, read_ensemble
+from plait.config.ensembles import EnsembleConfig, MembersConfig, lists_members, read_ensemble
 from plait.config.reading import (
     list_recipes,
     read_profile,
@@ -28,13 +28,17 @@ from plait.config.sections import (
     EarlyStopping,
     EncoderConfig,
     FileConfig,
+    Files,
+    Part,
     PublishedConfig,
     RangeConfig,
     RunConfig,
     SearchConfig,
     StageConfig,
+    StartConfig,
     TaskConfig,
     TextsConfig,
+    Values,
 )
 
 __all__ = [
@@ -46,13 +50,18 @@ __all__ = [
     "EncoderConfig",
     "EnsembleConfig",
     "FileConfig",
+    "Files",
+    "MembersConfig",
+    "Part",
     "PublishedConfig",
     "RangeConfig",
     "RunConfig",
     "SearchConfig",
     "StageConfig",
+    "StartConfig",
     "TaskConfig",
     "TextsConfig",
+    "Values",
     "differences",
     "flatten",
     "list_recipes",
