@@ -71,15 +71,13 @@ def reliability(labels: ArrayLike, probabilities: ArrayLike, num_bins: int = NUM
     return bins
 
 
-def calibration_error(
-    labels: ArrayLike, probabilities: ArrayLike, num_bins: int = NUM_BINS
-) -> float:
+def calibration_error(labels: ArrayLike, probabilities: ArrayLike) -> float:
     """Return the expected calibration error (ECE); nan for no examples.
 
     The mean distance of confidence and accuracy over the bins, each weighed by its rows
     (Naeini et al. 2015, with the class chosen as in Guo et al. 2017).
     """
-    bins = [b for b in reliability(labels, probabilities, num_bins) if b.count]
+    bins = [b for b in reliability(labels, probabilities) if b.count]
     total = sum(b.count for b in bins)
     if not total:
         return math.nan

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.config import read_resolved
-from plait.errors import RunError
+from plait.errors import RunError, counted
 from plait.evaluate import primary_metric
 from plait.intervals import wilson_bound
 
@@ -111,7 +111,7 @@ def _run_sections(
     return [
         [f"# {config.name}"],
         [config.about] if config.about else [],
-        [f"One text encoder with {_count(config.tasks, 'task')}, {made} by {_maker(info)}."],
+        [f"One text encoder with {counted(len(config.tasks), 'task')}, {made} by {_maker(info)}."],
         *_tasks(config),
         *_scores(config, scores, is_begun=is_begun),
         *_data(config, info),
@@ -138,7 +138,7 @@ def _ensemble_sections(folder: Path, found: Mapping[str, Any]) -> list[Sequence[
         facts = _read(member / "run.json").get("encoder", {})
         rows.append([f"[{member.name}]({written}/card.md)", str(facts.get("origin", ""))])
     how = {"mode": "by vote (scores by their median)", "mean": "by the mean of their answers"}
-    count = _count(members, "run")
+    count = counted(len(members), "run")
     return [
         [f"# {name}"],
         [f"An ensemble of {count} that answer as one, {how[table['how']]}."],
@@ -479,10 +479,6 @@ def _table(
 
 def _figure(value: float | None) -> str:
     return "none" if value is None else f"{value:.3f}"
-
-
-def _count(things: Sequence[object] | Mapping[str, object], name: str) -> str:
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def _maker(info: Mapping[str, Any]) -> str:

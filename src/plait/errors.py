@@ -135,7 +135,13 @@ def first_line(error: BaseException) -> str:
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 
-# --- names -------------------------------------------------------------------------------
+# --- numbers and names -------------------------------------------------------------------
+
+
+def counted(number: int, thing: str) -> str:
+    """Write how many there are of something: '1 row', '1,200 rows'."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
 
 MOST_NAMED = 40
 """Known names a sentence can still hold, such as the keys of a table."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import permutations, product
+from pathlib import Path
 
 import pytest
 import torch
@@ -129,6 +131,18 @@ def test_more_tasks_equal_the_literal_algorithm_in_some_order(num_tasks):
         outcomes = every_outcome(gradients)
         for shuffle in range(4):
             assert distance(outcomes, PCGrad()(gradients, generator(shuffle))) < 1e-4
+
+
+def test_the_algorithm_on_the_page_is_the_literal_one():
+    page = Path(__file__).parents[2] / "docs" / "concepts" / "gradients.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    shown: dict = {}
+    exec(compile(code, str(page), "exec"), shown)
+    gradients = draw(3, 5, seed=1)
+    outcomes = every_outcome(gradients)
+    for _ in range(4):
+        assert distance(outcomes, shown["pcgrad"](gradients)) < 1e-5
+    assert distance(outcomes, gradients.sum(dim=0)) > 0.1  # there is something to take out
 
 
 def test_every_order_comes_up():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,6 +31,7 @@ from plait.weighting import WEIGHTINGS
 # Attention keys' biases have no gradient but rounding, which AdamW's own eps would make large.
 STAGE = StageConfig(lr=1e-2, weight_decay=0.1, eps=1e-4)
 WEIGHTS = {"mood": 1.0, "same": 0.5, "near": 2.0}
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "step.md"
 
 
 @pytest.fixture
@@ -148,6 +151,29 @@ def test_the_sum_equals_one_backward_of_the_weighted_losses(
         for task, loss in each.items():  # told without its weight
             torch.testing.assert_close(result.losses[task], loss.detach(), rtol=1e-4, atol=1e-5)
         assert result.terms == {}
+    assert_same(model, reference, atol=1e-5)
+
+
+@pytest.mark.parametrize("regularizers", [(), ("smart-unit",)], ids=str)
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+def test_the_update_in_plain_pytorch_on_the_page_is_the_same(
+    tiny_model, make_step, batches, aggregator, regularizers
+):
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    shown: dict = {}
+    exec(compile(code, str(PAGE), "exec"), shown)
+    model, reference = tiny_model(), tiny_model()
+    terms = tuple(REGULARIZERS.build(name, "train.regularizers") for name in regularizers)
+    step = make_step(model, aggregator, regularizers=terms)
+    freeze(reference.train(), STAGE)
+    optimizer = reference_adamw(reference)
+    turns = [batches, {"same": batches["same"]}]
+    for seed, clip in enumerate([100.0, 0.5, 0.5]):  # at first nothing is clipped
+        step.clip = clip
+        torch.manual_seed(seed)
+        step(turns)
+        torch.manual_seed(seed)
+        shown["update"](reference, step.tasks, turns, step.aggregator, optimizer, clip)
     assert_same(model, reference, atol=1e-5)
 
 

@@ -70,6 +70,18 @@ class Mixing(Aggregator):
         """
 
 
+def draw_orders(gram: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw an order of all tasks for each task, [places, tasks, tasks].
+
+    At place k row i is 0 but for a 1 at the k-th task of task i's order, itself included. So a
+    method that takes the others one by one can do so for all tasks i at once, and on the device.
+    """
+    num_tasks = len(gram)
+    draws = torch.rand(num_tasks, num_tasks, device=gram.device, generator=generator)
+    marks = torch.nn.functional.one_hot(draws.argsort(dim=1), num_tasks).to(gram.dtype)
+    return marks.transpose(0, 1)
+
+
 PIECE = 8192
 """Parameters whose inner products a GPU takes at a time."""
 

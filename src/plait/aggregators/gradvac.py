@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from plait.aggregators.base import AGGREGATORS, Mixing
+from plait.aggregators.base import AGGREGATORS, Mixing, draw_orders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,19 +39,15 @@ class GradVac(Mixing):
 
     def mix(self, gram: Tensor, generator: torch.Generator, tasks: list[str]) -> Tensor:
         """Return what the sum of the turned gradients has of each."""
-        # As in PCGrad, all of it runs on the tasks x tasks matrix of inner products.
+        # As in PCGrad, all of it runs on the tasks x tasks matrix of inner products: row i of `mix`
+        # is what g_i, as turned so far, has of each original gradient.
         num_tasks = len(tasks)
         targets = self._find_targets(tasks, gram)
         norms = gram.diagonal().sqrt()
         eye = torch.eye(num_tasks, device=gram.device, dtype=gram.dtype)
-        drawn = torch.rand(num_tasks, num_tasks, device=gram.device, generator=generator).argsort(
-            dim=1
-        )
-        one_hot = torch.nn.functional.one_hot(drawn, num_tasks).to(gram.dtype)
         target = torch.stack(targets).view(num_tasks, num_tasks)
         mix = eye
-        for k in range(num_tasks):  # the k-th j of every task i at once
-            j = one_hot[:, k]  # [tasks, tasks], row i marks its j
+        for j in draw_orders(gram, generator):  # the next j of every task i at once; row i marks it
             turned = mix @ gram  # inner products of g_i, as turned so far, with every row
             own = (turned * mix).sum(dim=1).clamp(min=0).sqrt()
             other = j @ norms

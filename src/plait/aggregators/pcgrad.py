@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from plait.aggregators.base import AGGREGATORS, Mixing
+from plait.aggregators.base import AGGREGATORS, Mixing, draw_orders
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,17 +29,12 @@ class PCGrad(Mixing):
 
     def mix(self, gram: Tensor, generator: torch.Generator, tasks: list[str]) -> Tensor:
         """Return what the sum, or mean, of the projected gradients has of each."""
-        # Every projected g_i is a mix of the original rows, so the whole algorithm runs on the
-        # tasks x tasks matrix of inner products.
+        # Every projected g_i is a mix of the original gradients, so the whole algorithm runs on the
+        # tasks x tasks matrix of inner products: row i of `mix` is what g_i has of each so far.
         num_tasks = len(tasks)
         mix = torch.eye(num_tasks, device=gram.device, dtype=gram.dtype)
-        drawn = torch.rand(num_tasks, num_tasks, device=gram.device, generator=generator).argsort(
-            dim=1
-        )
-        one_hot = torch.nn.functional.one_hot(drawn, num_tasks).to(gram.dtype)
-        others = 1 - torch.eye(num_tasks, device=gram.device, dtype=gram.dtype)
-        for k in range(num_tasks):  # the k-th j of every task i at once
-            j = one_hot[:, k]  # [tasks, tasks], row i marks its j
+        others = 1 - mix
+        for j in draw_orders(gram, generator):  # the next j of every task i at once; row i marks it
             inner = (mix @ gram * j).sum(dim=1)  # g_i . g_j, g_i as projected so far
             norm = (j @ gram.diagonal()).clamp(min=torch.finfo(gram.dtype).tiny)
             conflict = inner.clamp(max=0) * (j * others).sum(dim=1)  # j = i is passed over

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from plait.errors import counted
+
 Level = Literal["stop", "warning", "note"]
 """Training would stop; scores or the model suffer; worth knowing."""
 
@@ -60,4 +62,4 @@ class Finding:
 
 def num_rows(count: int) -> str:
     """Write a number of rows: '1 row', '1,200 rows'."""
-    return f"{count:,} {'row' if count == 1 else 'rows'}"
+    return counted(count, "row")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from plait.errors import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -61,7 +63,7 @@ def train_each_alone(
                     if alone.batches == 1
                     else (f"{alone.batches:,} batches of it are")
                 )
-                updates = "1 update" if alone.updates == 1 else f"{alone.updates:,} updates"
+                updates = counted(alone.updates, "update")
                 display.note(f"{task} alone: {batches} in the joint run, {updates} here{before}")
             from plait.runs import train
 

@@ -10,6 +10,7 @@ import typer
 
 from plait.cli.ensemble import RunsArgument, note_single
 from plait.cli.evaluate import DeviceOption
+from plait.errors import counted
 
 
 def average(
@@ -53,6 +54,5 @@ def average(
         write_text(folder.card, make_card(folder.path))
         show_scores(scores, "dev")
         typer.echo()
-    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
     again = shlex.join(["plait", "evaluate", str(out)])
-    typer.echo(f"The average of {count} is in {out}. Try next:\n  {again}")
+    typer.echo(f"The average of {counted(len(runs), 'run')} is in {out}. Try next:\n  {again}")

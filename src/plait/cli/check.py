@@ -9,6 +9,7 @@ import typer
 
 from plait.cli.evaluate import JsonOption
 from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArgument
+from plait.errors import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,7 +100,7 @@ def _show(report: Report, *, show: bool) -> None:
         counts[finding.level] += 1
     stop, warning, note = counts.values()
     end = f"{stop} would stop training" if stop else "nothing would stop training"
-    console.print(f"\n{end}; {_count(warning, 'warning')}, {_count(note, 'note')}")
+    console.print(f"\n{end}; {counted(warning, 'warning')}, {counted(note, 'note')}")
 
 
 def _row(split: SplitSummary) -> list[str]:
@@ -167,7 +168,3 @@ def _write_csv(path: Path, report: Report, *, show: bool) -> None:
             if not finding.places:
                 row = [*about, "", "", "", finding.sentence]
                 writer.writerow([*row, ""] if show else row)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

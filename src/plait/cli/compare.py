@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plait.cli.commands import write_command
 from plait.cli.evaluate import JsonOption
 from plait.cli.jobs import (
     AddressOption,
@@ -155,16 +156,15 @@ def _first_seed(recipe: str, overrides: Sequence[str], profile: str | None) -> i
 
 def _command(recipes: Sequence[str], order: Order, workers: Workers, data: str | None) -> str:
     """Write the command that goes on."""
-    import shlex
-
-    words = ["plait", "compare", *recipes, "--out", str(order.out), "--seeds", str(order.num_seeds)]
-    words += ["--profile", order.profile] if order.profile else []
-    words += workers.words()
-    words += ["--data", data] if data else []
-    words += ["--keep"] if order.keep else []
-    for override in order.overrides:
-        words += ["-o", override]
-    return shlex.join(words)
+    options = {
+        "--out": order.out,
+        "--seeds": order.num_seeds,
+        "--profile": order.profile,
+        "--data": data,
+        "--keep": order.keep,
+    }
+    words = ["plait", "compare", *recipes]
+    return write_command(words, options, order.overrides, workers.words())
 
 
 def _show(comparison: Comparison, out: Path | None, *, as_json: bool) -> None:

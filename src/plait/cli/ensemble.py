@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from plait.errors import counted
+
 RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")]
 
 
@@ -31,9 +33,8 @@ def ensemble(
 
     folder = make_ensemble(runs, out, how)
     note_single(runs, "an ensemble of one run answers as the run itself does")
-    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
     again = shlex.join(["plait", "evaluate", str(folder)])
-    typer.echo(f"The ensemble of {count} is in {folder}. Try next:\n  {again}")
+    typer.echo(f"The ensemble of {counted(len(runs), 'run')} is in {folder}. Try next:\n  {again}")
 
 
 def note_single(runs: list[Path], what: str) -> None:

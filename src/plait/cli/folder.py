@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plait.errors import counted
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -100,13 +102,9 @@ def predict_folder(request: FolderRequest) -> None:
         num_answered = done.num_rows - done.num_empty
         are = "is" if num_answered == 1 else "are"
         display.note(
-            f"{_count(num_answered, 'row')} of {_count(len(files), 'file')} {are} answered in "
-            f"{out}, in {_count(done.num_parts, 'part')}"
+            f"{counted(num_answered, 'row')} of {counted(len(files), 'file')} {are} answered in "
+            f"{out}, in {counted(done.num_parts, 'part')}"
         )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _check(request: FolderRequest) -> tuple[Path, Path]:

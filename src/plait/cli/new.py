@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.texts import read_separator
+from plait.errors import counted
 
 if TYPE_CHECKING:
     from plait.draft import Draft
@@ -169,7 +170,7 @@ def _tell_next(folder: Path, written: list[Path]) -> None:
 
     recipe = written[0]
     count = len(written) - 1
-    made = f", and {count} file{'' if count == 1 else 's'} in {folder / 'data'}" if count else ""
+    made = f", and {counted(count, 'file')} in {folder / 'data'}" if count else ""
     typer.echo(f"\nThe recipe is {recipe}{made}. Try next:")
     words = [str(recipe)]
     root = tomllib.loads(recipe.read_text(encoding="utf-8")).get("data", {}).get("root")

@@ -15,6 +15,7 @@ from plait.cli.train import (
     RecipeArgument,
     start_override,
 )
+from plait.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,8 +84,8 @@ def _plan_members(
         for line in _describe(plan):
             typer.echo(line)
         typer.echo("")
-    what = _count(len(planned), "member")
-    typer.echo(f"{ensemble.name}: {_count(updates, 'update')} in {what}")
+    what = counted(len(planned), "member")
+    typer.echo(f"{ensemble.name}: {counted(updates, 'update')} in {what}")
 
 
 def _echo_json(values: dict[str, Any]) -> None:
@@ -140,26 +141,26 @@ def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> 
 
 
 def _describe(planned: RunPlan) -> Iterator[str]:
-    counted = {stage.name for stage in planned.stages}
+    known = {stage.name for stage in planned.stages}
     for name, kind in planned.pretraining.items():
-        if name not in counted:
+        if name not in known:
             yield f"stage {name}: pre-training ({kind})"
             yield "not counted: how many texts there are is known once they are read"
             yield ""
     for stage in planned.stages:
         yield from _describe_stage(stage)
         yield ""
-    what = _count(len(planned.stages), "stage")
+    what = counted(len(planned.stages), "stage")
     about = "" if all(stage.is_exact for stage in planned.stages) else "about "
-    yield f"{planned.name}: {about}{_count(planned.updates, 'update')} in {what}"
+    yield f"{planned.name}: {about}{counted(planned.updates, 'update')} in {what}"
 
 
 def _describe_stage(stage: StagePlan) -> Iterator[str]:
-    epochs = _count(len(stage.epochs), "epoch")
+    epochs = counted(len(stage.epochs), "epoch")
     about = "" if stage.is_exact else "about "
     kind = f"pre-training ({stage.kind}), " if stage.pretrains else ""
     kind = kind or (f"{stage.kind}, " if stage.kind != "finetune" else "")
-    yield f"stage {stage.name}: {kind}{epochs}, {about}{_count(stage.updates, 'update')}"
+    yield f"stage {stage.name}: {kind}{epochs}, {about}{counted(stage.updates, 'update')}"
     if not stage.is_exact:
         yield "about: how many texts there are without doubles is known once they are read"
     if not stage.pretrains:
@@ -215,9 +216,9 @@ def _show_task(name: str, task: TaskPlan) -> list[str]:
     if task.seen_most == 0:
         seen = "never"
     elif task.seen_least == task.seen_most:
-        seen = _count(task.seen_most, "time")
+        seen = counted(task.seen_most, "time")
     else:
-        seen = f"{task.seen_least} to {_count(task.seen_most, 'time')}, {task.seen_mean:.2f} mean"
+        seen = f"{task.seen_least} to {counted(task.seen_most, 'time')}, {task.seen_mean:.2f} mean"
         seen += f"; {task.never_seen:,} never" if task.never_seen else ""
     numbers = (task.examples, task.batch_size, task.batches, task.batches_taken)
     return [name, *(f"{number:,}" for number in numbers), f"{task.passes:.2f}", seen]
@@ -243,7 +244,3 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for first, *middle, last in rows:
         figures = [cell.rjust(width) for cell, width in zip(middle, widths[1:-1], strict=True)]
         yield "  ".join([first.ljust(widths[0]), *figures, last])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plait.cli.commands import write_command
 from plait.cli.jobs import (
     AddressOption,
     CpusOption,
@@ -113,26 +114,28 @@ def reproduce(
 
 def _command(rows: list[str], order: Order, workers: Workers, data: str | None) -> str:
     """Write the command that goes on."""
-    import shlex
-
-    words = ["plait", "reproduce", *rows, "--profile", order.place]
-    words += ["--seeds", str(order.num_seeds), "--out", str(order.out), "--runs", str(order.runs)]
-    words += workers.words()
-    words += ["--data", data] if data else []
-    words += ["--each-alone"] if order.alone else []
-    words += ["--keep"] if order.keep else []
-    for override in order.overrides:
-        words += ["-o", override]
-    return shlex.join(words)
+    options = {
+        "--profile": order.place,
+        "--seeds": order.num_seeds,
+        "--out": order.out,
+        "--runs": order.runs,
+        "--data": data,
+        "--each-alone": order.alone,
+        "--keep": order.keep,
+    }
+    words = ["plait", "reproduce", *rows]
+    return write_command(words, options, order.overrides, workers.words())
 
 
 def _page_command(order: Order) -> str:
     """Write the command that makes a page of the records; not over that of the usual ones."""
-    import shlex
-
-    words = ["plait", "results"]
+    options: dict[str, object] = {}
     if (order.out, order.profile) != (RECORDS, PROFILE):
         name = f"{order.out.name}-{order.place}"
-        words += ["--records", str(order.out), "--profile", order.place]
-        words += ["--out", f"{name}.md", "--pictures", f"{name}-pictures"]
-    return shlex.join(words)
+        options = {
+            "--records": order.out,
+            "--profile": order.place,
+            "--out": f"{name}.md",
+            "--pictures": f"{name}-pictures",
+        }
+    return write_command(["plait", "results"], options)

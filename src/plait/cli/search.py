@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plait.cli.commands import write_command
 from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
 from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArgument
 
@@ -161,23 +162,20 @@ def _figure(trial: Trial) -> str:
 
 
 def _resume_command(wanted: Search) -> str:
-    import shlex
-
-    words = ["plait", "search", wanted.recipe, "--out", str(wanted.out)]
-    words += ["--space", str(wanted.space)] if wanted.space else []
-    words += ["--trials", str(wanted.num_trials)]
-    words += ["--jobs", str(wanted.num_jobs)] if wanted.num_jobs else []
-    words += wanted.engine.words()
-    if wanted.num_runs > 1:
-        words += ["--folds", str(wanted.folds)]
-    elif wanted.folds:
-        words += ["--holdout", f"{1 / wanted.folds:.6g}"]
-    words += [] if wanted.prune else ["--no-prune"]
-    words += ["--data", wanted.data] if wanted.data else []
-    words += ["--profile", wanted.profile] if wanted.profile else []
-    for override in wanted.overrides:
-        words += ["-o", override]
-    return shlex.join([*words, "--resume"])
+    several = wanted.num_runs > 1
+    options = {
+        "--out": wanted.out,
+        "--space": wanted.space,
+        "--trials": wanted.num_trials,
+        "--jobs": wanted.num_jobs,
+        "--folds": wanted.folds if several else None,
+        "--holdout": f"{1 / wanted.folds:.6g}" if wanted.folds and not several else None,
+        "--no-prune": not wanted.prune,
+        "--data": wanted.data,
+        "--profile": wanted.profile,
+    }
+    words, more = ["plait", "search", wanted.recipe], [*wanted.engine.words(), "--resume"]
+    return write_command(words, options, wanted.overrides, more)
 
 
 def _show(trials: Sequence[Trial], select: str) -> None:

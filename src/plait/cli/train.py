@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plait.cli.commands import write_command
 from plait.cli.jobs import (
     AddressOption,
     EngineOption,
@@ -18,7 +19,7 @@ from plait.cli.jobs import (
 from plait.cli.workers import WorkersOption, check_workers, find_team, launch_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from plait.config import RunConfig, TaskConfig
     from plait.distributed import Team
@@ -129,40 +130,40 @@ def train(
         asked = make_engine(engine, address, None, None)
         read = read_ensemble if lists_members(recipe) else read_recipe
         config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
-        place = out or _name_run(config.name, resume, team)
-        command = resume_command(recipe, place, data, overrides, profile, from_)
         several = each_alone or isinstance(config, EnsembleConfig)
         if (jobs or 1) > 1 and not several:
             raise UsageError(
                 "--jobs is for several runs: a recipe that lists members, or --each-alone"
             )
         num_workers = check_workers(asked, workers, team, jobs, several=several)
-        command += f" --jobs {jobs}" if jobs else ""
-        command = " ".join([command, *asked.words()])
-        command += f" --workers {num_workers}" if num_workers > 1 else ""
-        train_several = choose_training(asked, jobs, num_workers)
+        if each_alone and isinstance(config, EnsembleConfig):
+            raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
+
+        place = out or _name_run(config.name, resume, team)
+        more = ["--jobs", str(jobs)] if jobs else []
+        more += asked.words()
+        more += ["--workers", str(num_workers)] if num_workers > 1 else []
+        more += ["--each-alone"] if each_alone else []
+        command = resume_command(recipe, place, data, overrides, profile, from_, more)
         if isinstance(config, EnsembleConfig):
-            if each_alone:
-                raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
             from plait.cli.members import train_members
 
+            train_several = choose_training(asked, jobs, num_workers)
             train_members(
                 config, place, data, resume=resume, command=command, train_several=train_several
             )
-            return
-        if each_alone:
+        elif each_alone:
             from plait.cli.alone import train_each_alone
 
-            command = f"{command} --each-alone"
+            train_several = choose_training(asked, jobs, num_workers)
             train_each_alone(
                 config, place, data, resume=resume, command=command, train_several=train_several
             )
-            return
-        if asked.is_ray:
+        elif asked.is_ray:
             _show_training(config, place, data, resume, command, _on_ray(asked, num_workers))
         elif team is None or team.leads:
             _show_training(config, place, data, resume, command, _here(team))
-        else:
+        else:  # the leader shows for all
             _here(team)(config, place, data=data, resume=resume, command=command)
 
 
@@ -236,17 +237,12 @@ def resume_command(
     overrides: list[str],
     profile: str | None = None,
     start: str | None = None,
+    more: Iterable[str] = (),
 ) -> str:
     """Write the command that goes on with a run."""
-    import shlex
-
-    words = [*launch_command(), "train", recipe, "--out", str(out)]
-    words += ["--data", data] if data else []
-    words += ["--profile", profile] if profile else []
-    words += ["--from", start] if start else []
-    for override in overrides:
-        words += ["-o", override]
-    return shlex.join([*words, "--resume"])
+    options = {"--out": out, "--data": data, "--profile": profile, "--from": start}
+    words = [*launch_command(), "train", recipe]
+    return write_command(words, options, overrides, ["--resume", *more])
 
 
 def next_commands(out: Path, data: str | None, config: RunConfig) -> str:

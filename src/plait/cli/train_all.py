@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plait.cli.commands import write_command
 from plait.cli.jobs import (
     AddressOption,
     CpusOption,
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from plait.config import RunConfig
-    from plait.engines import Engine
 
 
 def train_all(
@@ -56,7 +56,9 @@ def train_all(
     workers = make_engine(engine, address, cpus, gpus)
     runs = _read(recipes, out, override or [], profile)
     failed: dict[str, str] = {}
-    command = _command(recipes, out, jobs, data, override or [], profile, workers)
+    options = {"--out": out, "--jobs": jobs, "--data": data, "--profile": profile}
+    words = ["plait", "train-all", *recipes]
+    command = write_command(words, options, override or (), workers.words())
     train_at_once(Runs(runs, data, command), jobs, workers, failed=failed)
     _show({name: run for name, (_, run) in runs.items() if name not in failed})
     typer.echo(f"\nThe runs are in {out}.")
@@ -92,27 +94,6 @@ def _read(
             )
         runs[name] = config, folder.path
     return runs
-
-
-def _command(
-    recipes: Sequence[str],
-    out: Path,
-    jobs: int | None,
-    data: str | None,
-    overrides: Sequence[str],
-    profile: str | None,
-    engine: Engine,
-) -> str:
-    """Write the command that goes on."""
-    import shlex
-
-    words = ["plait", "train-all", *recipes, "--out", str(out)]
-    words += ["--jobs", str(jobs)] if jobs else []
-    words += ["--data", data] if data else []
-    words += ["--profile", profile] if profile else []
-    for override in overrides:
-        words += ["-o", override]
-    return shlex.join([*words, *engine.words()])
 
 
 def _show(runs: Mapping[str, Path]) -> None:

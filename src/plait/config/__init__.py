@@ -14,7 +14,6 @@ settings live beside them and are checked by the registry when the run is built.
 
 from plait.config.ensembles import EnsembleConfig, MembersConfig, lists_members, read_ensemble
 from plait.config.reading import (
-    PROFILES,
     list_recipes,
     read_profile,
     read_recipe,
@@ -43,7 +42,6 @@ from plait.config.sections import (
 )
 
 __all__ = [
-    "PROFILES",
     "BadRows",
     "DataConfig",
     "DropOverlap",

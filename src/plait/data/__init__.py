@@ -6,15 +6,15 @@ from plait.data.buckets import Buckets
 from plait.data.closure import Closure
 from plait.data.collator import ONE_TEXT, Collator, LaidOut, Rows
 from plait.data.files import open_source
-from plait.data.fingerprints import Shared, shared_examples
+from plait.data.fingerprints import shared_examples
 from plait.data.folders import cache_root, find_files, find_root, sample_root, would_find
 from plait.data.groups import find_implied
 from plait.data.heldout import HeldOut, find_held_out
 from plait.data.parcels import Parcel
-from plait.data.records import RecordFile, Records, Survey, text_schema
+from plait.data.records import RecordFile, Records, text_schema
 from plait.data.rows import FileReport
 from plait.data.source import Columns
-from plait.data.split import Extension, Place, Progress, SplitName, build_augmentation
+from plait.data.split import Place, SplitName, build_augmentation
 from plait.data.store import Dataset, Ragged, load_split, load_texts
 from plait.data.swaps import Swapper
 from plait.data.tokens import Layout, Tokenizer
@@ -28,7 +28,6 @@ __all__ = [
     "Collator",
     "Columns",
     "Dataset",
-    "Extension",
     "FileReport",
     "HeldOut",
     "LaidOut",
@@ -36,15 +35,12 @@ __all__ = [
     "Made",
     "Parcel",
     "Place",
-    "Progress",
     "Ragged",
     "RecordFile",
     "Records",
     "Rows",
     "SetAugmentation",
-    "Shared",
     "SplitName",
-    "Survey",
     "Swapper",
     "Tokenizer",
     "build_augmentation",

@@ -51,9 +51,7 @@ class Buckets:
         return cls(choose_sizes(longest, num_lengths), choose_sizes(totals, num_totals))
 
     @classmethod
-    def fit_together(
-        cls, tasks: Sequence[tuple[Ints, int]], *, num_lengths: int = 2, num_totals: int = 3
-    ) -> Buckets:
+    def fit_together(cls, tasks: Sequence[tuple[Ints, int]]) -> Buckets:
         """Choose sizes for batches of several tasks in one, from each one's lengths and size.
 
         Few, as a step of several tasks takes long to capture.
@@ -61,7 +59,7 @@ class Buckets:
         drawn = [_draw(lengths, batch_size) for lengths, batch_size in tasks]
         longest = np.stack([own for own, _ in drawn]).max(axis=0)
         totals = np.stack([own for _, own in drawn]).sum(axis=0)
-        return cls(choose_sizes(longest, num_lengths), choose_sizes(totals, num_totals))
+        return cls(choose_sizes(longest, 2), choose_sizes(totals, 3))
 
     def room(self, lengths: Ints) -> tuple[int, int]:
         """Return the sizes that a batch of these input lengths is filled up to."""

@@ -19,7 +19,7 @@ import torch
 from plait.config.reading import read_chain, resolve
 from plait.config.tables import merge
 from plait.data import Tokenizer
-from plait.errors import Interrupted, UsageError
+from plait.errors import Interrupted, UsageError, counted
 from plait.evaluate import Scorer, score_baseline
 from plait.fewshot.journal import Journal, hash_encoder, name_plan
 from plait.model.encoder import load_encoder
@@ -200,7 +200,7 @@ def measure_few_shot(
 
     def tell_kept() -> str:
         num_kept = sum(len(entry.journal.kept.intersection(keys)) for entry in entries)
-        return f"{num_kept} trial{'' if num_kept == 1 else 's'}" if num_kept else ""
+        return counted(num_kept, "trial") if num_kept else ""
 
     if note is not None and (kept := tell_kept()):
         note(f"going on with {kept} of a measurement that was stopped")

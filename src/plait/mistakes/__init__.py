@@ -2,7 +2,7 @@
 
 from plait.mistakes.comparison import Comparison, compare
 from plait.mistakes.finding import Mistake, Mistakes, Other, Row, find_mistakes, list_mistakes
-from plait.mistakes.neighbours import Neighbour, find_nearest
+from plait.mistakes.neighbours import find_nearest
 from plait.mistakes.slices import SliceScore, cut_slices, score_slices
 from plait.mistakes.verdicts import Verdicts, judge
 from plait.mistakes.words import share_words, split_words
@@ -11,7 +11,6 @@ __all__ = [
     "Comparison",
     "Mistake",
     "Mistakes",
-    "Neighbour",
     "Other",
     "Row",
     "SliceScore",

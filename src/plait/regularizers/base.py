@@ -117,18 +117,17 @@ class Weighted(Regularizer):
         losses: Sequence[Loss],
     ) -> list[Tensor]:
         """Return each task's term times its weight, in one go for those that have any."""
-        known = dict(zip(group.tasks, zip(outputs, losses, strict=True), strict=True))
-        wanted = [task for task in group.tasks if self.weight_of(task)]
-        found: dict[str, Tensor] = {}
-        if wanted:
-            some, means = zip(*(known[task] for task in wanted), strict=True)
-            terms = self.terms(model, group.only(wanted), some, means)
-            found = dict(zip(wanted, terms, strict=True))
-        weighted = []
-        for task, out in zip(group.tasks, outputs, strict=True):
-            term = found.get(task, torch.zeros((), device=out.device)) * self.weight_of(task)
-            weighted.append(term.to(torch.promote_types(out.dtype, torch.float32)))
-        return weighted
+        weights = [self.weight_of(task) for task in group.tasks]
+        terms = [torch.zeros((), device=out.device) for out in outputs]
+        if wanted := [i for i, weight in enumerate(weights) if weight]:
+            some = group.only([group.tasks[i] for i in wanted])
+            own = [outputs[i] for i in wanted], [losses[i] for i in wanted]
+            for i, term in zip(wanted, self.terms(model, some, *own), strict=True):
+                terms[i] = term
+        return [
+            (term * weight).to(torch.promote_types(out.dtype, torch.float32))
+            for term, weight, out in zip(terms, weights, outputs, strict=True)
+        ]
 
     @abstractmethod
     def terms(

@@ -173,10 +173,10 @@ def number(value: float | None, places: int = 3) -> str:
     return text.removeprefix("-") if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 
-def signed(value: float, places: int = 3) -> str:
+def signed(value: float) -> str:
     """Write a difference with its sign."""
-    text = number(value, places)
-    return f"+{text}" if value > 0 and float(f"{value:.{places}f}") else text
+    text = number(value)
+    return f"+{text}" if value > 0 and float(f"{value:.3f}") else text
 
 
 def percent(value: float) -> str:
@@ -187,8 +187,3 @@ def percent(value: float) -> str:
 def shorten(text: str, width: int) -> str:
     """Cut a text to a number of letters."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def count(number: int, thing: str) -> str:
-    """Write how many there are of something."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"

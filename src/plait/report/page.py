@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plait import __version__
 from plait.ensemble import is_ensemble
-from plait.errors import RunError, UsageError
+from plait.errors import RunError, UsageError, counted
 from plait.report.markup import MARK, Html, is_report, join, shorten, tag
 from plait.report.plots import Easel
 from plait.report.sections import (
@@ -139,7 +139,7 @@ def render(material: Material) -> str:
 def _introduce(material: Material) -> str:
     names = ", ".join(shorten(subject.name, 60) for subject in material.subjects)
     tasks = material.tasks
-    told = f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}: {', '.join(tasks)}"
+    told = f"{counted(len(tasks), 'task')}: {', '.join(tasks)}"
     return told + "." if material.is_single else f"{names}. {told}."
 
 

@@ -7,13 +7,11 @@ A record that is there is not made again, so that many sittings make one set of 
 """
 
 from plait.reproduce.finished import find_runs, gather_records
-from plait.reproduce.rows import Row, find_rows, name_rows
-from plait.reproduce.work import Members, Order, Run, Work, plan_work
+from plait.reproduce.rows import find_rows, name_rows
+from plait.reproduce.work import Order, Run, Work, plan_work
 
 __all__ = [
-    "Members",
     "Order",
-    "Row",
     "Run",
     "Work",
     "find_rows",

@@ -45,6 +45,7 @@ from plait.training.checkpoint import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from plait.data import Dataset
     from plait.training.build import Parts
 
 
@@ -319,6 +320,62 @@ def write_parts(
         **({"start": parts.start.facts} if parts.start else {}),
     }
     write_text(folder.info, json.dumps(info, indent=1))
+
+
+def describe_data(
+    data: Mapping[str, Mapping[str, Dataset]], unseen: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, Any]]:
+    """Say what run.json keeps of data sets, by split and name.
+
+    `unseen` are the texts of them that pre-training passes over.
+    """
+    return {
+        split: {
+            name: _describe_dataset(dataset, unseen.get(split, {}).get(name, 0))
+            for name, dataset in datasets.items()
+        }
+        for split, datasets in data.items()
+    }
+
+
+def _describe_dataset(dataset: Dataset, unseen: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {"rows": len(dataset), "key": dataset.key}
+    more = {
+        "held_out_rows": sum(report.held_out for report in dataset.report),
+        "held_out_texts": unseen,
+        "made": [str(extension) for extension in dataset.extensions],
+    }
+    return facts | {name: value for name, value in more.items() if value}
+
+
+def compare_parts(
+    folder: RunFolder, parts: Parts, data: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Refuse to go on with other data or another encoder than write_parts wrote down.
+
+    Plugins may have changed; returns a sentence for each that has.
+    """
+    before = folder.read_json(folder.info)
+    shape = folder.read_json(folder.encoder)
+    known = before["data"]
+    for split, name in ((s, n) for s in data for n in {**known.get(s, {}), **data[s]}):
+        if known.get(split, {}).get(name) != data[split].get(name):
+            raise RunError(
+                f"the {split} data of {name} changed since {folder.path} was started; "
+                "bring it back as it was, or train under another --out"
+            )
+    same = before["encoder"]["sha256"] == parts.encoder["sha256"]
+    if not same or shape != parts.model.encoder.config:
+        raise RunError(
+            f"the encoder changed since {folder.path} was started; "
+            "bring it back as it was, or train under another --out"
+        )
+    begun = before.get("plugins", {})
+    return [
+        f"{plugin} is not what it was when the run began; from here on it trains with what it is"
+        for plugin, digest in hash_plugins(parts.config).items()
+        if begun.get(plugin, digest) != digest
+    ]
 
 
 def hash_plugins(config: RunConfig) -> dict[str, str]:

@@ -31,7 +31,8 @@ class FlatGradients:
         every = [*self.shared, *(p for ps in self.heads.values() for p in ps)]
         device = every[0].device
         self.total = torch.zeros(sum(map(_slot, every)), device=device)
-        self.reduced = self.total[:num_shared]
+        self.reduced, self.own = self.total[:num_shared], self.total[num_shared:]
+        """What the update reads: of the shared parameters, and of all heads."""
         # Where one row is enough, tasks add up in the place the update reads.
         self.rows = (
             self.reduced.unsqueeze(0)
@@ -47,10 +48,15 @@ class FlatGradients:
             self._head_views[task] = _views(self.total[start : start + size], parameters)
             start += size
 
+    @property
+    def apart(self) -> bool:
+        """Whether tasks have rows of their own, or add up where the update reads."""
+        return len(self.rows) > 1
+
     def clear(self) -> None:
         """Set every gradient to 0."""
         self.total.zero_()
-        if len(self.rows) > 1:
+        if self.apart:
             self.rows.zero_()
 
     def hide(self) -> None:
@@ -70,7 +76,7 @@ class FlatGradients:
     def multiply(self, factor: Tensor) -> None:
         """Multiply every gradient that was collected."""
         self.total.mul_(factor)
-        if len(self.rows) > 1:
+        if self.apart:
             self.rows.mul_(factor)
 
     def apply(self, tasks: Collection[str], shared: bool) -> None:

@@ -49,6 +49,7 @@ class TrainState:
 
     stage: int = 0
     epoch: int = 0
+    """Epochs of this stage that are over."""
     turn: int = 0
     """Turns of the schedule used up in this epoch."""
     step: int = 0
@@ -101,6 +102,7 @@ class StepRecord:
 
     stage: str
     epoch: int
+    """Counted from 1."""
     step: int
     """Updates made in this stage, this one included."""
     num_steps: int
@@ -239,46 +241,49 @@ def run_stage(
     feed = _Feed(stage, state)
     stage.step.num_updates = state.step
     while state.epoch < config.epochs and state.step < num_steps:
-        turns = list(stage.turns(state.epoch))
+        turns, epoch = list(stage.turns(state.epoch)), state.epoch + 1
         if state.turn == 0:
             feed.start_epoch()
         for start in range(state.turn, len(turns), config.accumulate):
+            # One update: its batches, its rate, its seed.
             window = turns[start : start + config.accumulate]
             taken = [batches for turn in window for batches in feed.take(turn)]
-            if not taken:
+            if not taken:  # all of its tasks have stopped
                 continue
             rate = rate_factor(config, state.step, num_steps)
             set_rate(stage.step.optimizer, rate)
             stage.team.seed(place_seed(stage.seed, stage.index, state.step))
             result = stage.step(taken)
+            # From here on `state` is the place after it, where a resumed loop would begin.
             state.turn = start + len(window)
             state.step += 1
             state.total_steps += 1
             # Where only stopped tasks follow, no later update could end the epoch.
             ends_epoch = not any(feed.is_live(turns[i]) for i in range(state.turn, len(turns)))
             if ends_epoch:
-                stage.step.end_epoch()
-                state.epoch, state.turn = state.epoch + 1, 0
-            due = evaluate is not None and _is_due(config, state, num_steps, ends_epoch)
+                _end_epoch(stage, state)
+            scores = {}
+            if evaluate is not None and _is_due(config, state, num_steps, ends_epoch):
+                scores = evaluate()
             yield StepRecord(
                 stage=stage.name,
-                epoch=state.epoch if ends_epoch else state.epoch + 1,
+                epoch=epoch,
                 step=state.step,
                 num_steps=num_steps,
                 total_steps=state.total_steps,
                 rate=rate * config.lr,
                 num_examples=sum(b.num_examples for turn in taken for b in turn.values()),
                 result=result,
-                scores=evaluate() if due and evaluate else {},
+                scores=scores,
                 ends_epoch=ends_epoch,
             )
+            # Whoever had the record may have stopped tasks meanwhile.
             if len(state.stopped) == len(stage.streams):
                 return
             if ends_epoch or state.step == num_steps:
                 break
         else:  # what was left of the epoch belonged to tasks that have stopped
-            stage.step.end_epoch()
-            state.epoch, state.turn = state.epoch + 1, 0
+            _end_epoch(stage, state)
 
 
 def seed_everything(*place: int) -> None:
@@ -333,6 +338,11 @@ class _Feed:
         batch = stream.take(cursor, self.orders[task][1])
         cursor.batches += 1
         return batch
+
+
+def _end_epoch(stage: Stage, state: TrainState) -> None:
+    stage.step.end_epoch()
+    state.epoch, state.turn = state.epoch + 1, 0
 
 
 def _is_due(config: StageConfig, state: TrainState, num_steps: int, ends_epoch: bool) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from plait.data import shared_examples, uncut_lengths
+from plait.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -83,9 +84,9 @@ def note_held_out(
 def _note_overlap(name: str, train: Dataset, dev: Dataset) -> Iterator[str]:
     overlap = shared_examples(train, dev)
     if overlap.count:
-        examples = f"{overlap.count:,} example{'' if overlap.count == 1 else 's'}"
+        examples, first = counted(overlap.count, "example"), ", ".join(overlap.ids[:3])
         yield (
-            f"{name}: train and dev share {examples} (first: {', '.join(overlap.ids[:3])}); "
+            f"{name}: train and dev share {examples} (first: {first}); "
             "dev scores are flattered (data.drop_overlap leaves them out of train)"
         )
 

@@ -21,7 +21,7 @@ import torch
 
 from plait.data import SplitName
 from plait.distributed import ALONE
-from plait.errors import Interrupted, RunError, is_memory
+from plait.errors import Interrupted, RunError, counted, is_memory
 from plait.evaluate import Scorer, Scores, choose_room, score_baseline
 from plait.training.build import (
     Parts,
@@ -41,7 +41,14 @@ from plait.training.checkpoint import (
     write_text,
 )
 from plait.training.conflicts import ConflictSums, LossMeans
-from plait.training.folder import RunFolder, check_folder, hash_plugins, opened, write_parts
+from plait.training.folder import (
+    RunFolder,
+    check_folder,
+    compare_parts,
+    describe_data,
+    opened,
+    write_parts,
+)
 from plait.training.holding import count_held_out, find_idle, find_missing
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
@@ -129,17 +136,6 @@ def train(
                 closing.enter_context(opened(folder, config, resume=resume, command=command))
             with _own_stream(parts.device):
                 return session.run(datasets, team.lead(lambda: read_state(folder)))
-
-
-def _facts(dataset: Dataset, unseen: int) -> dict[str, Any]:
-    """Say what of a data set run.json keeps; `unseen` texts of it are passed over."""
-    facts: dict[str, Any] = {"rows": len(dataset), "key": dataset.key}
-    more = {
-        "held_out_rows": sum(report.held_out for report in dataset.report),
-        "held_out_texts": unseen,
-        "made": [str(extension) for extension in dataset.extensions],
-    }
-    return facts | {name: value for name, value in more.items() if value}
 
 
 def _own_stream(device: torch.device) -> AbstractContextManager[object]:
@@ -241,67 +237,20 @@ class _Session:
 
     def _describe(self, data: Data) -> None:
         """Write what the run is made of, or check that a resumed one is made of the same."""
-        unseen = count_held_out(self.config, data)
-        facts = {
-            split: {
-                name: _facts(d, unseen.get(split, {}).get(name, 0)) for name, d in datasets.items()
-            }
-            for split, datasets in data.items()
-        }
-        if self.folder.checkpoint.exists():
-            before = self.folder.read_json(self.folder.info)
-            self.lessons.check(before)
-            for plugin, digest in hash_plugins(self.config).items():
-                if before.get("plugins", {}).get(plugin, digest) != digest:
-                    self.tell(
-                        "note",
-                        f"{plugin} is not what it was when the run began; from here on it trains "
-                        "with what it is",
-                    )
-            shape = self.folder.read_json(self.folder.encoder)
-            known = before["data"]
-            for split, name in ((s, n) for s in facts for n in {**known.get(s, {}), **facts[s]}):
-                if known.get(split, {}).get(name) != facts[split].get(name):
-                    raise RunError(
-                        f"the {split} data of {name} changed since {self.folder.path} was "
-                        "started; bring it back as it was, or train under another --out"
-                    )
-            same = before["encoder"]["sha256"] == self.parts.encoder["sha256"]
-            if not same or shape != self.parts.model.encoder.config:
-                raise RunError(
-                    f"the encoder changed since {self.folder.path} was started; "
-                    "bring it back as it was, or train under another --out"
-                )
-        else:
+        facts = describe_data(data, count_held_out(self.config, data))
+        if not self.folder.checkpoint.exists():
             write_parts(self.folder, self.parts, facts, self.lessons.describe())
+            return
+        self.lessons.check(self.folder.read_json(self.folder.info))
+        for note in compare_parts(self.folder, self.parts, facts):
+            self.tell("note", note)
 
     # --- training ---
 
     def _train_stage(self, index: int, data: Data) -> None:
+        """Train a stage to its end, from wherever the state is in it."""
         parts, state = self.parts, self.state
-        saved = self.team.lead(self.folder.checkpoint.exists) and (state.step or state.stage)
-
-        def restore() -> None:
-            load_checkpoint(self.folder.checkpoint, parts.model, None, self.team)
-
-        inside = bool(saved and state.step)
-        if not inside:
-            # Each stage chooses anew: a model that has not been through all of them is not what
-            # the recipe asks for, and may not have learnt every task.
-            state.best, state.best_step, self.best_scores = None, 0, None
-        if saved and not inside:  # between stages no head is there but the tasks'
-            restore()
-        train, unlabelled = data["train"], data.get("unlabelled", {})
-        answers = self.team.spread(
-            lambda: self.lessons.learn(index, train, unlabelled, self._hear_teacher)
-        )
-        back = restore if inside else None
-        stage = build_stage(parts, index, train, data["texts"], back, answers, unlabelled)
-        if inside:
-            step = stage.step
-            kept = load_checkpoint(self.folder.checkpoint, parts.model, step.optimizer, self.team)
-            step.load_tensors(kept)
-            step.num_updates = state.step
+        stage = self._open_stage(index, data)
         parts.model.train()
         evaluate = self._evaluation(stage, data)
         try:
@@ -325,6 +274,30 @@ class _Session:
             self._save(None)
         elif state.best is None and self.team.leads:  # no dev set chose a best one
             save_weights(self.folder.weights, parts.model)
+
+    def _open_stage(self, index: int, data: Data) -> Stage:
+        """Build a stage, and put into it what a checkpoint knows of it."""
+        state, team, checkpoint = self.state, self.team, self.folder.checkpoint
+        load = partial(load_checkpoint, checkpoint, self.parts.model, team=team)
+        saved = team.lead(checkpoint.exists)
+        is_inside = saved and state.step > 0
+        if not is_inside:
+            # Each stage chooses anew: a model that has not been through all of them is not what
+            # the recipe asks for, and may not have learnt every task.
+            state.best, state.best_step, self.best_scores = None, 0, None
+            if saved and state.stage > 0:  # between stages no head is there but the tasks'
+                load(None)
+        train, unlabelled = data["train"], data.get("unlabelled", {})
+        answers = team.spread(
+            lambda: self.lessons.learn(index, train, unlabelled, self._hear_teacher)
+        )
+        # Inside a stage its own heads are there as well: its weights are read once these are in
+        # the model, and again with the optimizer's moments once there is one.
+        restore = partial(load, None) if is_inside else None
+        stage = build_stage(self.parts, index, train, data["texts"], restore, answers, unlabelled)
+        if is_inside:
+            stage.step.load_tensors(load(stage.step.optimizer))
+        return stage
 
     def _hear_teacher(self, task: str, done: int, total: int) -> None:
         self.tell("asking", task, done, total)
@@ -391,7 +364,7 @@ class _Session:
             self._save(stage)
         if stopping:
             raise Interrupted(
-                f"stopped after {_count(record.total_steps, 'update')}; everything is saved in "
+                f"stopped after {counted(record.total_steps, 'update')}; everything is saved in "
                 f"{self.folder.path}. Go on with: {self.command}"
             )
 
@@ -430,7 +403,7 @@ class _Session:
             return False
         self.tell(
             "note",
-            f"stopped early after {_count(self.state.total_steps, 'update')}: dev got no better",
+            f"stopped early after {counted(self.state.total_steps, 'update')}: dev got no better",
         )
         return True
 
@@ -520,10 +493,6 @@ def _refuse_divergence(losses: Mapping[str, float], record: StepRecord, stage: S
             f"{record.total_steps:,}: the training has diverged; try a lower rate than "
             f"{stage.config.lr:g} (lr of stage {stage.name!r}), a warmup, or clip = 1"
         )
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _is_out(state: TrainState, rule: EarlyStopping, name: str) -> bool:

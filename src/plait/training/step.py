@@ -1,9 +1,12 @@
 """One update: batches of some tasks in, losses out, parameters moved.
 
 Read as a recipe: one loss per task, its regularizer terms added, weighted, one gradient per
-task on what is shared, gradients made one, clipped, applied. Tensors in, tensors out: nothing here
-looks at a value on the device or waits for it, so both halves of the step, a task's gradient and
-the update, can be captured once and replayed.
+task on what is shared, gradients made one, clipped, applied. That is `Step.__call__`,
+`_add_gradient`, `_losses`, `_update`, `_aggregate`, `_clip`; the rest is there to be fast on a GPU,
+to take all tasks in one pass, or to go on from a checkpoint.
+
+Tensors in, tensors out: nothing here looks at a value on the device or waits for it, so both halves
+of the step, a task's gradient and the update, can be captured once and replayed.
 """
 
 from __future__ import annotations
@@ -67,6 +70,51 @@ class StepResult:
     """Tasks whose gradients were seen apart, in the order of `cosines`."""
     cosines: Tensor | None = None
     """[rows, rows]: how the tasks' gradients on the encoder agree, where two or more were seen."""
+
+
+Parcels = list[tuple[str, Parcel]]
+"""The batches of one update, by task, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the gradients of one update go."""
+
+    tasks: tuple[str, ...]
+    rows: tuple[tuple[str, int], ...]
+    """Row of the shared gradient of each task that has one."""
+    num_turns: int
+    apart: tuple[str, ...]
+    """Tasks whose gradients the aggregator wants to see, by row."""
+
+    def row(self, task: str) -> int | None:
+        """Return a task's row, if it has one."""
+        return dict(self.rows).get(task)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return len({row for _, row in self.rows})
+
+
+@dataclass(slots=True)
+class LossSums:
+    """Losses of the turns of one update, added up per task."""
+
+    losses: dict[str, Tensor] = field(default_factory=dict)
+    terms: dict[str, Tensor] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, task: str, loss: Tensor, term: Tensor | None) -> None:
+        """Add what one batch came to."""
+        self.counts[task] = self.counts.get(task, 0) + 1
+        self.losses[task] = self.losses[task] + loss if task in self.losses else loss
+        if term is not None:
+            self.terms[task] = self.terms[task] + term if task in self.terms else term
+
+    def mean(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Divide sums of the tasks by how many batches each had."""
+        return {task: total / self.counts[task] for task, total in sums.items()}
 
 
 class Step:
@@ -140,6 +188,24 @@ class Step:
             self.weighting.after_update(result.losses, self._look_again(parcels))
         return result
 
+    def averaged(self) -> AbstractContextManager[None]:
+        """Let the model be what is scored and kept: a running mean of it, where there is one."""
+        return nullcontext() if self.mean is None else self.mean.in_place()
+
+    def end_epoch(self) -> None:
+        """Tell who counts in epochs that one of the schedule's is over."""
+        self.weighting.end_epoch()
+
+    def _plan(self, turns: Sequence[Mapping[str, object]]) -> Plan:
+        """Give each task of an update that trains the encoder a row for its gradient."""
+        tasks = tuple(dict.fromkeys(task for turn in turns for task in turn))
+        touching = [task for task in tasks if self.model.touches_encoder(task)]
+        per_task = self.aggregator.per_task
+        rows = tuple((task, i if per_task else 0) for i, task in enumerate(touching))
+        return Plan(tasks, rows, len(turns), tuple(touching) if per_task else ())
+
+    # --- gradients, one batch after the other ---
+
     def _take_each(self, plan: Plan, parcels: Parcels, sums: LossSums) -> None:
         """Add the gradient of each batch, those of different rows side by side."""
         found: list[tuple[str, Outputs]] = []
@@ -157,26 +223,36 @@ class Step:
         for task, (loss, term) in found:
             sums.add(task, cast("Tensor", loss), term)
 
-    def _move(self, plan: Plan, sums: LossSums) -> StepResult:
-        """Make an update from the gradients collected, and tell of it."""
-        updater = self.runner if self.aggregator.capturable else Plain(self.device)
-        grad_norm, cosines = updater.run(("update", plan), partial(self._update, plan))
-        assert grad_norm is not None
-        self.num_updates += 1
-        for regularizer in self.regularizers:
-            regularizer.after_update(self.model, self.num_updates)
-        if self.mean is not None:
-            self.mean.follow(self.num_updates)
-        losses, terms = sums.mean(sums.losses), sums.mean(sums.terms)
-        return StepResult(losses, terms, grad_norm, plan.apart, cosines)
+    def _add_gradient(
+        self, task: str, plan: Plan, parcel: Parcel, *inputs: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Add a batch's gradient to the task's row and head; return its loss and terms."""
+        batch = parcel.unpack(*inputs)
+        self.gradients.hide()
+        with self._precision():
+            loss, term = self._losses(task, batch)
+        self.gradients.collect(task, plan.row(task))
+        self._weigh(plan, task, loss, term).backward()
+        return loss.detach(), None if term is None else term.detach()
 
-    def _plan(self, turns: Sequence[Mapping[str, object]]) -> Plan:
-        """Give each task of an update that trains the encoder a row for its gradient."""
-        tasks = tuple(dict.fromkeys(task for turn in turns for task in turn))
-        touching = [task for task in tasks if self.model.touches_encoder(task)]
-        per_task = self.aggregator.per_task
-        rows = tuple((task, i if per_task else 0) for i, task in enumerate(touching))
-        return Plan(tasks, rows, len(turns), tuple(touching) if per_task else ())
+    def _losses(self, task: str, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return a task's loss and the sum of its regularizer terms."""
+        parts = self.tasks[task]
+        assert batch.labels is not None
+        outputs = self.model(task, batch.tokens)
+        loss = self.team.loss(parts.loss, outputs, batch)
+        if not parts.regularizers:
+            return loss, None
+        task_loss = cast("Loss", parts.loss)
+        terms = [term(self.model, task, batch, outputs, task_loss) for term in parts.regularizers]
+        return loss, self.team.mean(torch.stack(terms).sum(), batch)
+
+    def _weigh(self, plan: Plan, task: str, loss: Tensor, term: Tensor | None) -> Tensor:
+        """Return what a batch adds to what the update makes smaller."""
+        whole = loss if term is None else loss + term
+        return self.weighting(task, whole) * (self.tasks[task].weight / plan.num_turns)
+
+    # --- gradients of all batches at once ---
 
     def _can_join(self, turns: Sequence[Mapping[str, object]], parcels: Parcels) -> bool:
         """Say whether an update's batches can go through the encoder as one.
@@ -219,8 +295,7 @@ class Step:
         whole = torch.zeros((), device=self.device)
         for task, loss, term in zip(batches, losses, terms, strict=True):
             self.gradients.collect(task, plan.row(task))
-            share = self.weighting(task, loss if term is None else loss + term)
-            whole = whole + share * (self.tasks[task].weight / plan.num_turns)
+            whole = whole + self._weigh(plan, task, loss, term)
             found += [loss.detach(), None if term is None else term.detach()]
         whole.backward()
         return found
@@ -239,18 +314,20 @@ class Step:
         each = [term.for_all(self.model, group, outputs, task_losses) for term in self.regularizers]
         return losses, [torch.stack(own).sum() for own in zip(*each, strict=True)]
 
-    def _add_gradient(
-        self, task: str, plan: Plan, parcel: Parcel, *inputs: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """Add a batch's gradient to the task's row and head; return its loss and terms."""
-        batch = parcel.unpack(*inputs)
-        self.gradients.hide()
-        with self._precision():
-            loss, term = self._losses(task, batch)
-        self.gradients.collect(task, plan.row(task))
-        whole = loss if term is None else loss + term
-        (self.weighting(task, whole) * (self.tasks[task].weight / plan.num_turns)).backward()
-        return loss.detach(), None if term is None else term.detach()
+    # --- the update ---
+
+    def _move(self, plan: Plan, sums: LossSums) -> StepResult:
+        """Make an update from the gradients collected, and tell of it."""
+        updater = self.runner if self.aggregator.capturable else Plain(self.device)
+        grad_norm, cosines = updater.run(("update", plan), partial(self._update, plan))
+        assert grad_norm is not None
+        self.num_updates += 1
+        for regularizer in self.regularizers:
+            regularizer.after_update(self.model, self.num_updates)
+        if self.mean is not None:
+            self.mean.follow(self.num_updates)
+        losses, terms = sums.mean(sums.losses), sums.mean(sums.terms)
+        return StepResult(losses, terms, grad_norm, plan.apart, cosines)
 
     def _update(self, plan: Plan) -> tuple[Tensor, Tensor | None]:
         """Make the gradients one, clip it, and move the parameters; return norm and cosines."""
@@ -262,6 +339,74 @@ class Step:
         self.optimizer.step()
         renew_copies(self.dense)
         return grad_norm, cosines
+
+    def _aggregate(self, plan: Plan) -> Tensor | None:
+        """Make the tasks' gradients on the shared parameters one; say how they agreed."""
+        gradients, rows = self.gradients, self.gradients.rows[: plan.num_rows]
+        # Each worker's gradients first become everyone's.
+        for part in (rows, gradients.own) if gradients.apart else (gradients.total,):
+            self.team.reduce(part)
+        if not rows.numel():  # nobody trains what is shared
+            return None
+        if not gradients.apart:
+            self._finish_sum(rows, plan)
+            return None
+        if len(rows) > 1 and isinstance(self.aggregator, Mixing):
+            # The long rows' products serve the weights and the cosines.
+            gram = inner_products(rows)
+            weights = self.aggregator.mix(gram, self.generator, list(plan.apart))
+            weighted_sum(weights, rows, gradients.reduced)
+            return _cosines(gram)
+        gradients.reduced.copy_(self.aggregator(rows, self.generator, plan.apart))
+        return _cosines(inner_products(rows)) if len(rows) > 1 else None
+
+    def _finish_sum(self, rows: Tensor, plan: Plan) -> None:
+        """Hand the tasks' sum, which stands where the update reads, to an aggregator that wants it.
+
+        One that wants each task's gradient has nothing to do: there is but one such task.
+        """
+        if self.aggregator.per_task:
+            return
+        made = self.aggregator(rows, self.generator, plan.apart)
+        if made.data_ptr() != rows.data_ptr():  # the plain sum is there already
+            self.gradients.reduced.copy_(made)
+
+    def _clip(self) -> Tensor:
+        norm: Tensor = torch.linalg.vector_norm(self.gradients.total)
+        if self.clip and self._divides():
+            # A GPU's fused AdamW divides the gradients as it reads them, which saves a pass.
+            self.optimizer.grad_scale = ((norm + 1e-6) / self.clip).clamp(min=1.0)  # type: ignore[attr-defined]
+        elif self.clip:
+            self.gradients.total.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def _divides(self) -> bool:
+        """Say whether the optimizer divides gradients by `grad_scale` as it reads them."""
+        defaults = self.optimizer.defaults
+        return bool(defaults.get("fused") and defaults.get("capturable"))
+
+    # --- the same batches once more ---
+
+    def _look_again(self, parcels: Sequence[tuple[str, Parcel]]) -> dict[str, Tensor]:
+        """Return the losses of the same batches, without terms, as they are by now."""
+        sums = LossSums()
+        for task, parcel in parcels:
+            (loss,) = self.runner.run(
+                ("look", task, parcel.key), partial(self._look, task, parcel), parcel.inputs
+            )
+            assert loss is not None
+            sums.add(task, loss, None)
+        return sums.mean(sums.losses)
+
+    @torch.no_grad()
+    def _look(self, task: str, parcel: Parcel, *inputs: Tensor) -> tuple[Tensor]:
+        batch = parcel.unpack(*inputs)
+        assert batch.labels is not None
+        with self._precision():
+            outputs = self.model(task, batch.tokens)
+            return (self.team.loss(self.tasks[task].loss, outputs, batch),)
+
+    # --- how it is run ---
 
     def _choose_runner(self, wanted: bool) -> Plain:
         """Capture what can be captured, where it is wanted and there is a GPU."""
@@ -282,25 +427,12 @@ class Step:
         parts: list[Weighting | Regularizer] = [self.weighting, *self.regularizers]
         return [part for part in parts if not part.capturable]
 
-    def averaged(self) -> AbstractContextManager[None]:
-        """Let the model be what is scored and kept: a running mean of it, where there is one."""
-        return nullcontext() if self.mean is None else self.mean.in_place()
+    def _precision(self) -> AbstractContextManager[object]:
+        if self.autocast is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.autocast)
 
-    def end_epoch(self) -> None:
-        """Tell who counts in epochs that one of the schedule's is over."""
-        self.weighting.end_epoch()
-
-    def _losses(self, task: str, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return a task's loss and the sum of its regularizer terms."""
-        parts = self.tasks[task]
-        assert batch.labels is not None
-        outputs = self.model(task, batch.tokens)
-        loss = self.team.loss(parts.loss, outputs, batch)
-        if not parts.regularizers:
-            return loss, None
-        task_loss = cast("Loss", parts.loss)
-        terms = [term(self.model, task, batch, outputs, task_loss) for term in parts.regularizers]
-        return loss, self.team.mean(torch.stack(terms).sum(), batch)
+    # --- what it remembers ---
 
     @property
     def regularizers(self) -> list[Regularizer]:
@@ -348,114 +480,6 @@ class Step:
         for task in self.tasks:
             for i, parameter in enumerate(self.weighting.parameters(task)):
                 yield f"{task}.{i}", parameter
-
-    def _look_again(self, parcels: Sequence[tuple[str, Parcel]]) -> dict[str, Tensor]:
-        """Return the losses of the same batches, without terms, as they are by now."""
-        sums = LossSums()
-        for task, parcel in parcels:
-            (loss,) = self.runner.run(
-                ("look", task, parcel.key), partial(self._look, task, parcel), parcel.inputs
-            )
-            assert loss is not None
-            sums.add(task, loss, None)
-        return sums.mean(sums.losses)
-
-    @torch.no_grad()
-    def _look(self, task: str, parcel: Parcel, *inputs: Tensor) -> tuple[Tensor]:
-        batch = parcel.unpack(*inputs)
-        assert batch.labels is not None
-        with self._precision():
-            outputs = self.model(task, batch.tokens)
-            return (self.team.loss(self.tasks[task].loss, outputs, batch),)
-
-    def _aggregate(self, plan: Plan) -> Tensor | None:
-        """Make the tasks' gradients on the shared parameters one; say how they agreed."""
-        rows = self.gradients.rows[: plan.num_rows]
-        if len(self.gradients.rows) > 1:  # each task's, before they meet
-            self.team.reduce(rows)
-            self.team.reduce(self.gradients.total[len(self.gradients.reduced) :])
-        else:
-            self.team.reduce(self.gradients.total)
-        if not rows.numel():  # nobody trains what is shared
-            return None
-        if len(self.gradients.rows) == 1:  # they added up where the update reads
-            if not self.aggregator.per_task:
-                made = self.aggregator(rows, self.generator, plan.apart)
-                if made.data_ptr() != rows.data_ptr():  # the plain sum is there already
-                    self.gradients.reduced.copy_(made)
-            return None
-        if len(rows) == 1 or not isinstance(self.aggregator, Mixing):
-            self.gradients.reduced.copy_(self.aggregator(rows, self.generator, plan.apart))
-            return _cosines(inner_products(rows)) if len(rows) > 1 else None
-        # The long rows' products serve both, and their sum goes to where it is read.
-        gram = inner_products(rows)
-        weights = self.aggregator.mix(gram, self.generator, list(plan.apart))
-        weighted_sum(weights, rows, self.gradients.reduced)
-        return _cosines(gram)
-
-    def _clip(self) -> Tensor:
-        norm: Tensor = torch.linalg.vector_norm(self.gradients.total)
-        if self.clip and self._divides():
-            # A GPU's fused AdamW divides the gradients as it reads them, which saves a pass.
-            self.optimizer.grad_scale = ((norm + 1e-6) / self.clip).clamp(min=1.0)  # type: ignore[attr-defined]
-        elif self.clip:
-            self.gradients.total.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
-        return norm
-
-    def _divides(self) -> bool:
-        """Say whether the optimizer divides gradients by `grad_scale` as it reads them."""
-        defaults = self.optimizer.defaults
-        return bool(defaults.get("fused") and defaults.get("capturable"))
-
-    def _precision(self) -> AbstractContextManager[object]:
-        if self.autocast is None:
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=self.autocast)
-
-
-Parcels = list[tuple[str, Parcel]]
-"""The batches of one update, by task, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Where the gradients of one update go."""
-
-    tasks: tuple[str, ...]
-    rows: tuple[tuple[str, int], ...]
-    """Row of the shared gradient of each task that has one."""
-    num_turns: int
-    apart: tuple[str, ...]
-    """Tasks whose gradients the aggregator wants to see, by row."""
-
-    def row(self, task: str) -> int | None:
-        """Return a task's row, if it has one."""
-        return dict(self.rows).get(task)
-
-    @property
-    def num_rows(self) -> int:
-        """How many rows there are."""
-        return len({row for _, row in self.rows})
-
-
-@dataclass(slots=True)
-class LossSums:
-    """Losses of the turns of one update, added up per task."""
-
-    losses: dict[str, Tensor] = field(default_factory=dict)
-    terms: dict[str, Tensor] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def add(self, task: str, loss: Tensor, term: Tensor | None) -> None:
-        """Add what one batch came to."""
-        self.counts[task] = self.counts.get(task, 0) + 1
-        self.losses[task] = self.losses[task] + loss if task in self.losses else loss
-        if term is not None:
-            self.terms[task] = self.terms[task] + term if task in self.terms else term
-
-    def mean(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Divide sums of the tasks by how many batches each had."""
-        return {task: total / self.counts[task] for task, total in sums.items()}
 
 
 def _cosines(gram: Tensor) -> Tensor:

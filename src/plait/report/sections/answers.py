@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plait.errors import counted
 from plait.evaluate import name_classes
 from plait.mistakes import judge
 from plait.report import plots
 from plait.report.markup import (
     Entry,
     Html,
-    count,
     details,
     grid,
     join,
@@ -86,7 +86,7 @@ def _write_task(material: Material, task: str) -> Html | None:
         tables += behind if material.is_single else [details(f"Tables of {subject.name}", *behind)]
     scores = owners[0].scores[task]
     about = owners[0].config.tasks[task].about
-    told = f"{scores.kind}, {count(scores.num_examples, 'dev row')}. {about}"
+    told = f"{scores.kind}, {counted(scores.num_examples, 'dev row')}. {about}"
     return tag(
         "article",
         tag("h3", task),
@@ -240,7 +240,7 @@ def _near(scores: TaskScores, labels: tuple[str, ...]) -> Html:
     if not near.wrong:
         return tag("p", "No answer is wrong.", class_="note")
     told = (
-        f"{near.near:,} of {count(near.wrong, 'wrong answer')} "
+        f"{near.near:,} of {counted(near.wrong, 'wrong answer')} "
         f"({percent(near.near / near.wrong)}) are one class off, in the order of the recipe; where "
         "that order means something, these are near misses."
     )

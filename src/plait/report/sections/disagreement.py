@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plait.errors import counted
 from plait.report import plots
-from plait.report.markup import Html, count, details, grid, number, panel, percent, section, table
+from plait.report.markup import Html, details, grid, number, panel, percent, section, table
 from plait.report.sections.material import Material, run_legend
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def write(material: Material) -> Html | None:
         if pair in subject.history.conflicts
     ]
     left = len(ordered) - MOST_PAIRS
-    more = f" {count(left, 'pair')} that conflict less are in the table." if left > 0 else ""
+    more = f" {counted(left, 'pair')} that conflict less are in the table." if left > 0 else ""
     head = ["tasks", "run", "mean cosine", "conflicting updates"]
     return section(
         "disagreement",
