@@ -57,6 +57,16 @@ def test_a_run_that_is_not_finished_is_told_as_one(plait, trained, tmp_path):
     assert told in plait("export", begun, "--format", "hf", "--task", "mood", "--out", "x").err
 
 
+def test_words_show_what_a_terminal_would_obey(plait, trained):
+    done = plait("predict", trained, "--task", "mood", "a \x1b]0;title\x07 film")
+    assert done.out.splitlines()[0] == "a ␛]0;title␇ film"
+    done = plait("predict", trained, "--task", "\x1b[2J", "a film")
+    assert "\x1b" not in done.err
+    assert done.code == 2
+    done = plait("predict", trained, "--task", "mood", "--format", "csv", "a \x1b[2J film")
+    assert "a \x1b[2J film" in done.out  # a file's contents are another program's to read
+
+
 def test_pairs_go_two_by_two_to_every_task_asked(plait, trained):
     done = plait("predict", trained, "--task", "same", "--task", "near", *TEXTS)
     lines = done.out.splitlines()
