@@ -174,3 +174,11 @@ def test_many_labels_are_not_all_named(run):
     config["tasks"]["mood"]["labels"] = [f"l{i}" for i in range(20)]
     (run / "recipe.toml").write_text(tomli_w.dumps(config))
     assert "l6, l7 and 12 more" in make_card(run)
+
+
+def test_words_of_the_data_are_no_markup(run):
+    config = read_recipe(run / "recipe.toml").model_dump(mode="json", exclude_none=True)
+    config["tasks"]["mood"]["labels"][0] = "<script>x</script> \x1b]0;t\n# [y](z)"
+    (run / "recipe.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+    row = section(make_card(run), "Tasks").splitlines()[2]
+    assert row.endswith(r"| \<script>x\</script> ␛]0;t # \[y](z), so-so, good |")

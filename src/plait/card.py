@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.config import read_resolved
-from plait.errors import RunError, counted
+from plait.errors import RunError, counted, show_controls
 from plait.evaluate import primary_metric
 from plait.intervals import wilson_bound
 
@@ -98,7 +99,8 @@ def _edits(old: list[str], new: list[str]) -> Iterator[tuple[str, int, int, int,
 
 
 def _page(sections: Iterable[Sequence[str]]) -> str:
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+    text = "\n\n".join("\n".join(lines) for lines in sections if lines)
+    return f"{show_controls(text)}\n"
 
 
 def _run_sections(
@@ -172,7 +174,7 @@ def _reads(task: TaskConfig) -> str:
 def _answers(task: TaskConfig) -> str:
     if not task.labels:
         return f"a score from {task.range[0]:g} to {task.range[1]:g}"
-    named = ", ".join(task.labels[:MOST_LABELS])
+    named = ", ".join(map(_plain, task.labels[:MOST_LABELS]))
     more = len(task.labels) - MOST_LABELS
     told = f"{named} and {more} more" if more > 0 else named
     return f"any number of {told}" if task.kind == "labels" else told
@@ -342,8 +344,8 @@ def _limits(
         if weak := [e for e in task["per_class"] if e["support"] and e["recall"] < 1]:
             worst = min(weak, key=lambda entry: entry["recall"])
             lines.append(
-                f"- {name}: weakest on {worst['label']}, {worst['recall']:.0%} of whose dev rows "
-                f"({worst['support']:,}) are found."
+                f"- {name}: weakest on {_plain(worst['label'])}, {worst['recall']:.0%} of whose "
+                f"dev rows ({worst['support']:,}) are found."
             )
     if unchecked:
         which = f" of {', '.join(unchecked)}" if known else ""
@@ -475,6 +477,11 @@ def _table(
     marks = ["--:" if right is not None and i >= right else "---" for i in range(len(heads))]
     lines = [heads, marks, *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+def _plain(text: str) -> str:
+    """Write a word of the data so that a reader of Markdown shows it, and nothing else."""
+    return re.sub(r"[<`\[]", r"\\\g<0>", " ".join(text.split()))
 
 
 def _figure(value: float | None) -> str:

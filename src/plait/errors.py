@@ -159,3 +159,18 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if near := nearest(name, known):
         return f"; did you mean {near!r}?"
     return f"; known: {', '.join(known)}" if 0 < len(known) <= MOST_NAMED else ""
+
+
+# --- what is shown -----------------------------------------------------------------------
+
+_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
+_CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+"""Unicode's pictures of them. Ends of lines and tabs are for people, too."""
+
+
+def show_controls(text: str) -> str:
+    """Return a text for people, of the same length, with signs shown that a terminal would obey.
+
+    Data may hold some, which retitle a window, fill the clipboard or hide what comes after.
+    """
+    return text.translate(_CONTROLS)

@@ -297,7 +297,7 @@ def test_damaged_or_missing_journals(model, begun):
         model.predict_file(path, out, tasks=["mood"], resume=True)
     assert part.read_bytes() == short
     part.unlink()
-    with pytest.raises(RunError, match=r"out\.csv\.part is missing"):
+    with pytest.raises(RunError, match=r"out\.csv\.part is missing: remove out\.csv\.part\.json"):
         model.predict_file(path, out, tasks=["mood"], resume=True)
 
 
@@ -309,6 +309,21 @@ def test_two_processes_do_not_write_one_file(model, begun):
         with pytest.raises(RunError, match="another process is writing"):
             model.predict_file(path, out, tasks=["mood"], resume=True)
     model.predict_file(path, out, tasks=["mood"], resume=True)
+
+
+def test_who_comes_second_empties_nothing(model, tmp_path):
+    """The first has begun its file, and has not noted so yet."""
+    fcntl = pytest.importorskip("fcntl")
+    path, out, part = write(tmp_path / "x.csv"), tmp_path / "out.csv", tmp_path / "out.csv.part"
+    part.write_text("id,text\n")
+    with part.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RunError, match="another process is writing"):
+            model.predict_file(path, out, tasks=["mood"])
+    assert part.read_text() == "id,text\n"
+    model.predict_file(path, out, tasks=["mood"])
+    assert not part.exists()
+    assert len(read(out)) == len(ROWS)
 
 
 # --- holding back ------------------------------------------------------------------------

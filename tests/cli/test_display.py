@@ -268,3 +268,19 @@ def test_tables_are_as_wide_as_they_need(capsys):
     assert out[1] == f"{long}    12"
     assert out[2].startswith("[b]x[/b] ")
     assert out[0].endswith("rows")
+
+
+def test_what_a_terminal_would_obey_is_shown(capsys):
+    """An id of the data may clear the screen, retitle the window or fill the clipboard."""
+    Display().note("first: \x1b[2J0, \x1b]0;mine\x07, \x9b31m, a\rb")
+    print_table(make_console(), [["task", "id"], ["\x1b[31mred", "1"], ["plain", "2"]])
+    done = capsys.readouterr()
+    assert done.err == "note: first: ␛[2J0, ␛]0;mine␇, \ufffd31m, a␍b\n"
+    assert done.out == "task      id\n␛[31mred   1\nplain      2\n"
+
+
+def test_a_consoles_own_styles_stay(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    make_console().print("\x1b[31mred", style="bold")
+    assert capsys.readouterr().out == "\x1b[1m␛[31mred\x1b[0m\n"

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -39,6 +40,31 @@ def test_texts_are_answered_in_words(plait, trained):
         for line in (text, f"  mood: {answer.label} ({answer.confidence:.0%} sure)")
     ]
     assert done.out.splitlines() == expected
+
+
+def test_a_run_that_is_not_finished_is_told_as_one(plait, trained, tmp_path):
+    begun = tmp_path / "begun"
+    shutil.copytree(trained, begun)
+    (begun / "scores.json").unlink()
+    (tmp_path / "a.csv").write_text(f"text\n{TEXTS[0]}\n")
+    told = f"note: {begun} is not finished: this is its best model so far\n"
+    done = plait("predict", begun, "--task", "mood", TEXTS[0])
+    assert (done.code, done.err) == (0, told)
+    asked = ("--task", "mood", "--input", tmp_path / "*.csv", "--output", tmp_path / "out")
+    done = plait("predict", begun, *asked)
+    assert done.code == 0
+    assert told in done.err
+    assert told in plait("export", begun, "--format", "hf", "--task", "mood", "--out", "x").err
+
+
+def test_words_show_what_a_terminal_would_obey(plait, trained):
+    done = plait("predict", trained, "--task", "mood", "a \x1b]0;title\x07 film")
+    assert done.out.splitlines()[0] == "a ␛]0;title␇ film"
+    done = plait("predict", trained, "--task", "\x1b[2J", "a film")
+    assert "\x1b" not in done.err
+    assert done.code == 2
+    done = plait("predict", trained, "--task", "mood", "--format", "csv", "a \x1b[2J film")
+    assert "a \x1b[2J film" in done.out  # a file's contents are another program's to read
 
 
 def test_pairs_go_two_by_two_to_every_task_asked(plait, trained):

@@ -212,6 +212,18 @@ def test_damaged_entries_are_made_anew(load: Load, damage: str) -> None:
     assert {file.name: file.read_bytes() for file in entry.iterdir()} == contents
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_who_may_read_files_may_read_entries(load: Load, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        load()
+    finally:
+        os.umask(before)
+    (entry,) = (cache_root() / "tokens").iterdir()
+    assert entry.stat().st_mode & 0o777 == 0o777 & ~mask
+
+
 def test_writing_to_a_dataset_leaves_the_cache_alone(load: Load) -> None:
     dataset = load()
     assert dataset.labels is not None

@@ -328,8 +328,9 @@ def test_bodies_that_are_no_json(asking, code):
         "POST", "/v1/predict", content=b'{"inputs": "a", "run": "\\ud800"}', headers=as_json
     )
     assert name.status_code in (404, 422)
-    done = asking("POST", "/v1/predict", content=b"\xff\xfe", headers=as_json)
-    assert done.status_code in (400, 422)
+    for body in (b"\xff\xfe", '{"inputs": "é"}'.encode("latin-1"), b"[" * 100_000, b"9" * 10_000):
+        done = asking("POST", "/v1/predict", content=body, headers=as_json)
+        assert code(done, 400) == "not_json"
 
 
 def test_methods(asking, code):
@@ -339,6 +340,9 @@ def test_methods(asking, code):
     done = asking("GET", "/v1/predict")  # as a browser asks for it
     assert code(done, 405) == "method_not_allowed"
     assert done.json()["error"]["message"] == "this address does not take GET; use POST"
+    assert done.headers["allow"] == "POST"
+    done = asking("PUT", "/v1/predict")
+    assert code(done, 405) == "method_not_allowed"
     assert done.headers["allow"] == "POST"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from plait.errors import RunError
 from plait.web.batching import Job, Queue, Row
@@ -23,7 +25,7 @@ class Listed:
     """A watcher that keeps what it hears."""
 
     def __init__(self):
-        self.restarts, self.failures = [], []
+        self.restarts, self.reasons, self.failures = [], [], []
 
     def answered(self, rows, seconds):
         pass
@@ -33,13 +35,15 @@ class Listed:
 
     def restarted(self, number, reason, error):
         self.restarts.append(error)
+        self.reasons.append(reason)
 
 
 class Mortal:
     """A backend that dies of some texts, and of its first parcel if told so."""
 
-    def __init__(self, *, dies_first=False):
+    def __init__(self, *, dies_first=False, changed=()):
         self.alive, self.dies_first, self.asked = True, dies_first, []
+        self.changed = changed
 
     def answer(self, ask):
         self.asked.append([text for (text,) in ask.rows])
@@ -53,6 +57,7 @@ class Mortal:
 
     def restart(self):
         self.alive = True
+        return self.changed
 
     def close(self):
         self.alive = False
@@ -102,6 +107,22 @@ def test_an_idle_worker_that_dies_is_replaced(monkeypatch):
     pool.close()
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ((), "it was gone"),
+        (["a", "b"], "it was gone; it has other models now than the server began with, of a, b"),
+    ],
+)
+def test_a_worker_that_comes_back_with_another_model_is_told(changed, told):
+    queue, watcher = Queue(100, 8, 0.0), Listed()
+    pool = Pool(queue, [Mortal(dies_first=True, changed=changed)], watcher)
+    (job,) = ask_all(pool, queue, "a")
+    assert job.future.result(10) == [{"mood": "a"}]
+    pool.close()
+    assert watcher.reasons == [told]
+
+
 def test_a_worker_that_cannot_start_ends_with_the_pool():
     class Dead(Mortal):
         def restart(self):
@@ -135,7 +156,7 @@ def test_a_process_answers_dies_and_comes_back(tiny_run, models):
         with pytest.raises(Died, match="code -9"):
             worker.answer(ASK)
         assert not worker.is_alive()
-        worker.restart()
+        assert worker.restart() == []
         assert worker.answer(ASK) == answers
         worker._patience = 0.1
         os.kill(worker.pid, signal.SIGSTOP)
@@ -147,6 +168,22 @@ def test_a_process_answers_dies_and_comes_back(tiny_run, models):
     finally:
         worker.close()
     assert not worker.is_alive()
+
+
+def test_a_process_that_comes_back_names_runs_that_have_changed(tiny_run, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        shutil.copytree(tiny_run, folder)
+    wanted = RunsToLoad({"one": one, "two": two}, device="cpu", precision="fp32", threads=1)
+    worker = Worker(wanted, 60)
+    try:
+        worker.wait()
+        weights = load_file(two / "model.safetensors")
+        save_file({name: 2 * tensor for name, tensor in weights.items()}, two / "model.safetensors")
+        for _ in range(2):
+            assert worker.restart() == ["two"]
+    finally:
+        worker.close()
 
 
 def test_a_process_that_cannot_be_started_is_tried_again(tiny_run, monkeypatch):

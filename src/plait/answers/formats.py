@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from plait.data.records import in_text
 from plait.data.separated import Separated
-from plait.errors import UsageError
+from plait.errors import UsageError, show_controls
 from plait.training.checkpoint import atomic_path, put_in_place
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Words(Format):
                 if column.probabilities:
                     pairs = zip(column.spec.labels, answer.probabilities, strict=True)
                     lines += [f"    {p:6.1%}  {label}" for label, p in pairs]
-        return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        return "".join(f"{show_controls(line)}\n" for line in lines).encode("utf-8", "replace")
 
 
 class Csv(Format):

@@ -64,12 +64,15 @@ class Journal:
                 if self.is_written and not part.exists():  # it has its name already
                     continue
                 if sizes is not None and not part.exists():
-                    raise RunError(f"{part} is missing: start over without --resume")
-                file = closing.enter_context(part.open("wb" if sizes is None else "r+b"))
+                    raise RunError(f"{part} is missing: remove {self.place.name} to start over")
+                part.touch()  # opening to write would empty what another process has written
+                file = closing.enter_context(part.open("r+b"))
                 if not lock(file):
                     raise RunError(f"another process is writing {part}")
                 self._files[path] = file
-                if sizes is not None:
+                if sizes is None:
+                    file.truncate()
+                else:
                     if file.seek(0, os.SEEK_END) < sizes[i]:  # which truncating would pad
                         raise RunError(
                             f"{part} is shorter than was noted: remove it and {self.place.name} "

@@ -38,7 +38,7 @@ from plait.cli.submit import submit
 from plait.cli.train import train
 from plait.cli.train_all import train_all
 from plait.cli.workers import leave_to_first, refuse_torchrun
-from plait.errors import FREE_ROOM, foresee
+from plait.errors import FREE_ROOM, foresee, show_controls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,6 +165,6 @@ def _say_again(words: Sequence[str]) -> str:
 
 def _complain(text: str, code: int, notes: Sequence[str] = ()) -> int:
     for note in notes:  # what is behind it: a traceback of another machine
-        typer.echo(note, err=True)
-    typer.echo(f"plait: {' '.join(text.splitlines())}", err=True)
+        typer.echo(show_controls(note), err=True)
+    typer.echo(f"plait: {show_controls(' '.join(text.splitlines()))}", err=True)
     return code

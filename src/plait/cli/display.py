@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from plait.errors import show_controls
 from plait.training.listeners import Listener
 
 if TYPE_CHECKING:
@@ -32,9 +33,17 @@ BAR = 24
 """Columns of the bar where there is room."""
 
 
+class _Console(Console):
+    """Shows what a terminal would obey in texts; styles are its own."""
+
+    def render_str(self, text: str, *args: Any, **kwargs: Any) -> Text:
+        """Make a text of a string, as all that is printed passes."""
+        return super().render_str(show_controls(text), *args, **kwargs)
+
+
 def make_console(*, stderr: bool = False) -> Console:
     """Return a console that prints texts as they are: no markup, no emoji, no line breaks."""
-    return Console(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
+    return _Console(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 @dataclass(slots=True)
@@ -213,7 +222,7 @@ class Display(Listener):
         losses = self._losses if work is self._training else {}
         known = [part for part in (work.count(), work.left()) if part]
         room = self.console.width - 1 - sum(2 + len(part) for part in known)
-        text = Text(shorten(work.what, max(room, 8)))
+        text = Text(shorten(show_controls(work.what), max(room, 8)))
         room -= len(text)
         told = next(
             (t for t in (_all_losses(losses), _mean_loss(losses)) if len(t) + 12 < room), ""
@@ -261,6 +270,7 @@ def print_table(console: Console, rows: Sequence[Sequence[str]], num_words: int 
     The first `num_words` columns stand left, the others, of figures, right. Lines are never
     folded, so that a table in a file is the table on any terminal.
     """
+    rows = [[show_controls(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for i, row in enumerate(rows):
         cells = []

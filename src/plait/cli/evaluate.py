@@ -106,16 +106,22 @@ def load_watched(
     """Load a run that shows how far it is in what it is doing."""
     display.begin(f"loading {run}")
     from plait.ensemble import load
-    from plait.training.folder import RunFolder
 
-    folder = RunFolder(run)
-    if folder.checkpoint.exists() and folder.weights.exists() and not folder.scores.exists():
-        display.note(f"{run} is not finished: this is its best model so far")
+    note_unfinished(run, display)
 
     def progress(task: str, done: int, total: int) -> None:
         display.work(f"{doing} {task}", done, total)
 
     return load(run, device=device, precision=precision).watched(progress)
+
+
+def note_unfinished(run: Path, display: Display) -> None:
+    """Say of a run that trains or was stopped that its model is not its last."""
+    from plait.training.folder import RunFolder
+
+    folder = RunFolder(run)
+    if folder.checkpoint.exists() and folder.weights.exists() and not folder.scores.exists():
+        display.note(f"{run} is not finished: this is its best model so far")
 
 
 def check_new_file(path: Path, option: str) -> None:

@@ -125,7 +125,9 @@ def _coloured(text: str, parts: list[Part], strongest: float) -> Text:
     """Colour what speaks for the answer green and what speaks against it red."""
     from rich.text import Text
 
-    shown = Text(text)
+    from plait.errors import show_controls
+
+    shown = Text(show_controls(text))
     for part in parts:
         if abs(part.effect) > FAINT * strongest:
             shown.stylize("bold green" if part.effect > 0 else "bold red", part.start, part.end)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from plait.cli.evaluate import note_unfinished
 from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def export(
         display.begin(f"exporting {run}")
         from plait.export.run import export as export_run
 
+        note_unfinished(run, display)
         done = export_run(
             run,
             out,

@@ -46,6 +46,7 @@ def is_pattern(path: Path | None) -> bool:
 def predict_folder(request: FolderRequest) -> None:
     """Answer all files of a pattern into a folder."""
     from plait.cli.display import Display
+    from plait.cli.evaluate import note_unfinished
     from plait.cli.predict import check_holding_back, choose_thresholds, note_empty
 
     pattern, out = _check(request)
@@ -61,6 +62,7 @@ def predict_folder(request: FolderRequest) -> None:
         refuse_own_answers(str(pattern), files, out, request.form, separator=request.separator)
         # Here it only says which tasks there are, where a cluster answers; a GPU is for others.
         device = "cpu" if request.engine.is_ray else request.device
+        note_unfinished(request.run, display)
         model = load(request.run, device=device, precision=request.precision)
         num_texts = len(request.column) if request.column else None
         names = choose_tasks(model, request.tasks, num_texts)

@@ -242,6 +242,7 @@ def _show_text(console: Console, text: str, shared: frozenset[str]) -> None:
 
     from rich.text import Text
 
+    from plait.errors import show_controls
     from plait.mistakes import split_words
     from plait.mistakes.words import WORD
 
@@ -253,7 +254,7 @@ def _show_text(console: Console, text: str, shared: frozenset[str]) -> None:
         break_long_words=True,
     )
     for line in lines:
-        marked = Text(line)
+        marked = Text(show_controls(line))
         for match in WORD.finditer(line):
             if shared.issuperset(split_words(match[0])):
                 marked.stylize("underline", *match.span())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument
+from plait.cli.evaluate import DeviceOption, PrecisionOption, RunArgument, note_unfinished
 from plait.cli.folder import FolderRequest, is_pattern, predict_folder
 from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
 from plait.cli.texts import (
@@ -172,6 +172,7 @@ def predict(
         from plait.answers.stream import answer_file, choose_tasks
         from plait.ensemble import load
 
+        note_unfinished(run, display)
         model = load(run, device=device, precision=precision)
         # Two texts may be a pair, or one text each.
         num_texts = len(column) if column else 1 if texts and len(texts) == 1 else None

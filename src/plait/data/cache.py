@@ -13,10 +13,9 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
+import uuid
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from plait.errors import DiskFullError, ResourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -142,7 +142,9 @@ def _load(entry: Path) -> tuple[Arrays, dict[str, Any]] | None:
 
 
 def _build(entry: Path, build: Callable[[Writer], dict[str, Any]]) -> None:
-    folder = Path(tempfile.mkdtemp(prefix=".new-", dir=entry.parent))
+    # Not tempfile's: those folders are their owner's alone, and others may share the cache.
+    folder = entry.parent / f".new-{uuid.uuid4().hex}"
+    folder.mkdir()
     writer = Writer(folder)
     try:
         writer.finish(build(writer))

@@ -296,7 +296,7 @@ def place_seed(*place: int) -> int:
     # SeedSequence mixes the numbers, so that neighbouring places share nothing. Zeros at the
     # end would not count without the length: the run's own start is not its first update's.
     sequence = np.random.SeedSequence((len(place), *place))
-    return int(sequence.generate_state(1, np.uint64)[0] >> 1)
+    return int(sequence.generate_state(1, np.uint64)[0]) >> 1
 
 
 def task_seed(task: str) -> int:

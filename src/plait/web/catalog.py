@@ -101,12 +101,15 @@ class RunFacts:
     """Tasks that cost one pass of the encoder together."""
     embeds: bool
     """Whether it has vectors to give: an ensemble has several encoders and no common one."""
+    fingerprint: str = ""
+    """Of its answers, by which one knows whether a folder still holds the same model."""
 
     @classmethod
     def of(cls, name: str, model: Answerer) -> RunFacts:
         """Tell a loaded run's facts."""
         tasks = {task: TaskFacts.of(task, model.config.tasks[task]) for task in model.tasks}
-        return cls(name, tasks, tuple(model.share_passes(list(tasks))), hasattr(model, "embed"))
+        passes = tuple(model.share_passes(list(tasks)))
+        return cls(name, tasks, passes, hasattr(model, "embed"), model.fingerprint())
 
     def pass_of(self, task: str) -> tuple[str, ...]:
         """Return the tasks that one shares its pass with."""

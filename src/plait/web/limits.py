@@ -11,6 +11,10 @@ from plait.errors import UsageError
 class Limits:
     """What a request may cost, and all requests together."""
 
+    head_bytes: int = 65_536
+    """Of a request line with its headers."""
+    head_seconds: float = 10.0
+    """For a client to send them, from when it connects or begins."""
     body_bytes: int = 1_000_000
     inputs: int = 256
     """Inputs of one request."""

@@ -69,8 +69,9 @@ class Models:
         """Say yes: what is in this process lives as long as it does."""
         return True
 
-    def restart(self) -> None:
+    def restart(self) -> tuple[str, ...]:
         """Do nothing: it is never dead."""
+        return ()
 
     def close(self) -> None:
         """Do nothing: the process's end is its end."""

@@ -41,8 +41,8 @@ class Backend(Protocol):
     def is_alive(self) -> bool:
         """Say whether it could answer."""
 
-    def restart(self) -> None:
-        """Make it alive again."""
+    def restart(self) -> Sequence[str]:
+        """Make it alive again; return the runs that are not what they were at first."""
 
     def close(self) -> None:
         """End it."""
@@ -122,11 +122,15 @@ class Pool:
         pause = 1.0
         while not (self._queue.is_closed and not len(self._queue)):
             try:
-                self._backends[number].restart()
+                changed = self._backends[number].restart()
             except (PlaitError, Died, OSError) as error:
                 self._watcher.restarted(number, "it could not be started", error)
             else:
-                self._watcher.restarted(number, "it was gone", None)
+                reason = "it was gone"
+                if changed:
+                    named = ", ".join(changed)
+                    reason += f"; it has other models now than the server began with, of {named}"
+                self._watcher.restarted(number, reason, None)
                 return
             if self._stopping.wait(pause):
                 return

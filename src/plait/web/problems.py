@@ -86,7 +86,7 @@ def handle_problems(app: FastAPI) -> None:
     async def unknown(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
         # The page's files answer GET at every address, also where something else takes POST.
-        others = _methods_at(request) if error.status_code == 404 else []
+        others = _methods_at(request) if error.status_code in (404, 405) else []
         if others:
             headers["Allow"] = ", ".join(others)
             error = HTTPException(405, headers=headers)
@@ -96,6 +96,9 @@ def handle_problems(app: FastAPI) -> None:
             allowed = headers.get("allow") or headers.get("Allow") or "another one"
             message = f"this address does not take {request.method}; use {allowed}"
             told = Problem(405, "method_not_allowed", message, headers)
+        elif error.status_code == 400:  # which FastAPI answers where Python's reader gives up
+            message = "the body is no JSON that can be read; send UTF-8, with few brackets inside "
+            told = Problem(400, "not_json", f"{message}each other, as /docs shows")
         else:
             code = "bad_request" if error.status_code < 500 else "failed"
             told = Problem(error.status_code, code, f"{error.detail}; see /docs", headers)

@@ -13,6 +13,7 @@ import uvicorn
 from plait.errors import ResourceError, UsageError
 from plait.web.app import make_app
 from plait.web.errands import Errands
+from plait.web.heads import limit_heads
 from plait.web.pool import Died
 from plait.web.worker import Worker
 
@@ -66,6 +67,8 @@ def serve(
         log.capture()
         config = uvicorn.Config(
             app,
+            http=limit_heads(limits),
+            ws="none",  # nothing here speaks it, and the gate does not watch it
             log_config=None,
             access_log=False,
             server_header=False,

@@ -30,6 +30,8 @@ class Worker:
 
     def __init__(self, wanted: RunsToLoad, patience: float):
         self._wanted, self._patience = wanted, patience
+        self._known: dict[str, str] = {}
+        """The runs that were loaded at first, by their fingerprints."""
         self.start()
 
     def start(self) -> None:
@@ -50,6 +52,7 @@ class Worker:
             raise value
         self._is_loaded = True
         found: Catalog = value
+        self._known = self._known or _fingerprints(found)
         return found
 
     @property
@@ -88,11 +91,12 @@ class Worker:
         """Say whether the process is there and has loaded."""
         return self._is_loaded and self._process.is_alive()
 
-    def restart(self) -> None:
-        """Start a process anew and wait until it can answer."""
+    def restart(self) -> list[str]:
+        """Start a process anew and wait until it can answer; return the runs that have changed."""
         self.close()
         self.start()
-        self.wait()
+        now = _fingerprints(self.wait())
+        return [name for name, known in self._known.items() if now.get(name) != known]
 
     def close(self) -> None:
         """End the process."""
@@ -101,6 +105,10 @@ class Worker:
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+
+
+def _fingerprints(catalog: Catalog) -> dict[str, str]:
+    return {name: run.fingerprint for name, run in catalog.runs.items()}
 
 
 def _run(pipe: Connection, wanted: RunsToLoad) -> None:
