@@ -365,3 +365,19 @@ def test_a_damaged_checkpoint(runs, damage, sentence):
 def test_a_checkpoint_that_is_not_there(tmp_path, tiny_model):
     with pytest.raises(RunError, match=r"m\.safetensors is missing"):
         load_weights(tmp_path / "m.safetensors", tiny_model())
+
+
+def test_weights_that_may_not_be_read_are_told_as_such(tmp_path, monkeypatch):
+    """The library says of them that they are not there."""
+
+    def refuse(*_, **__):
+        raise FileNotFoundError
+
+    path = tmp_path / "model.safetensors"
+    path.touch()
+    monkeypatch.setattr(checkpoint, "safe_open", refuse)
+    with pytest.raises(RunError, match="may not be read"):
+        checkpoint.read_weights(path)
+    path.unlink()
+    with pytest.raises(RunError, match="is missing"):
+        checkpoint.read_weights(path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, PrecisionOption
+from plait.cli.evaluate import DeviceOption, PrecisionOption, note_unfinished
 from plait.cli.texts import (
     QuotingOption,
     SeparatorOption,
@@ -94,6 +94,7 @@ def embed(
 
             choose_vector_format(output)
         display.begin(f"loading {run}")
+        note_unfinished(run, display)
         model = _load(run, device, precision)
         if input_ is None or output is None:
             display.close()

@@ -121,7 +121,7 @@ def _opened(search: Search, config: RunConfig, *, resume: bool, command: str) ->
                 "resume it unchanged, or search under another --out"
             )
     out.mkdir(parents=True, exist_ok=True)
-    with RunFolder(out).lock.open("w") as file:
+    with RunFolder(out).lock.open("a") as file:
         take_lock(file, RunFolder(out))
         if not kept.exists():
             write_text(kept, to_toml(config))

@@ -234,7 +234,8 @@ def _open(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
             yield file
-    except FileNotFoundError as error:
-        raise RunError(f"{path} is missing") from error
+    except FileNotFoundError as error:  # the library's word also for what may not be read
+        what = "may not be read: see to its rights" if path.exists() else "is missing"
+        raise RunError(f"{path} {what}") from error
     except SafetensorError as error:
         raise RunError(f"{path} is damaged: {error}") from error

@@ -275,7 +275,7 @@ def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) 
     """Make the folder if it is new, and keep a second process from training in it."""
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
-        file = folder.lock.open("w")
+        file = folder.lock.open("a")
     except OSError as error:
         reason = error.strerror or str(error)
         raise RunError(f"cannot write in {folder.path}: {reason}; choose another --out") from error
