@@ -41,8 +41,8 @@ format: dev ## rewrite the sources in the project's style
 	$(PY) -m ruff format
 
 bench: $(VENV)/.bench ## run every benchmark at its small default size; those of a GPU want arguments
-	@set -e; for script in benchmarks/cpu_predict.py benchmarks/cpu_train.py benchmarks/smart.py \
-		benchmarks/start.py benchmarks/tokenise.py; do \
+	@set -e; for script in benchmarks/cpu_embed.py benchmarks/cpu_predict.py benchmarks/cpu_train.py \
+		benchmarks/smart.py benchmarks/start.py benchmarks/tokenise.py; do \
 		echo "== $$script"; $(PY) "$$script"; \
 	done
 

@@ -1,8 +1,9 @@
 """Time vectors of texts on the CPU, beside sentence-transformers with the same weights.
 
-    python benchmarks/cpu_embed.py RUN [--texts FILE] [--column NAME] [--rows N]
+    python benchmarks/cpu_embed.py [--run RUN] [--texts FILE] [--column NAME] [--rows N]
 
-RUN is exported for sentence-transformers first. Texts are a column of FILE, or else of the sample
+A run is exported for sentence-transformers first; one is trained on the sample where none is
+given (a minute or two). Texts are a column of FILE, or else of the sample
 inside plait. Every side gets the texts, and tokenises them in the time taken; they take turns.
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import records
 import torch
+from cpu_predict import train
 
 import plait
 from plait.data import Columns, open_source, sample_root
@@ -27,7 +29,7 @@ Side = Callable[[list[str]], np.ndarray]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("run", type=Path)
+    parser.add_argument("--run", type=Path)
     parser.add_argument("--texts", type=Path, default=sample_root() / "sentiment-dev.csv")
     parser.add_argument("--column", default="sentence")
     parser.add_argument("--rows", type=int, default=1000)
@@ -37,9 +39,10 @@ def main() -> None:
     args = parser.parse_args()
     texts = read_texts(args.texts, args.column, args.rows)
     with tempfile.TemporaryDirectory() as temporary:
-        sides = peers(args.run, Path(temporary) / "st", args.batch_sizes)
+        run = args.run or train("packaged", Path(temporary) / "run")
+        sides = peers(run, Path(temporary) / "st", args.batch_sizes)
         for precision in ("fp32", "auto"):
-            model = plait.load(args.run, device="cpu", precision=precision)
+            model = plait.load(run, device="cpu", precision=precision)
             sides[f"plait {precision}"] = model.embed
         times, vectors = measure(sides, texts, args.repeats)
     report(times, vectors, args, texts)
