@@ -16,6 +16,8 @@ import importlib.util
 import inspect
 import sys
 import typing
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -171,6 +173,20 @@ _at_hand: set[str] = set()
 """Modules of the recipe whose files were run last."""
 
 
+_refused: ContextVar[str | None] = ContextVar("plugins refused", default=None)
+"""How to let plugins in, where they are kept out."""
+
+
+@contextmanager
+def plugins_refused(remedy: str) -> Iterator[None]:
+    """Run no plugin inside, whatever a recipe names; `remedy` says how they would be let in."""
+    token = _refused.set(remedy)
+    try:
+        yield
+    finally:
+        _refused.reset(token)
+
+
 def load_plugins(paths: Iterable[str]) -> None:
     """Run the files that a recipe names under `plugins`.
 
@@ -179,6 +195,8 @@ def load_plugins(paths: Iterable[str]) -> None:
     """
     _at_hand.clear()
     for path in paths:
+        if remedy := _refused.get():
+            raise RecipeError(f"its recipe names the plugin {path}, which is code; {remedy}")
         load_plugin(Path(path))
 
 

@@ -24,6 +24,7 @@ def _apart(tmp_path, monkeypatch):
         (["--runs", "nowhere"], "there is no folder nowhere"),
         (["--runs", "."], "holds no folders"),
         (["a", "--runs", "."], "not both"),
+        (["a", "--plugins"], "--plugins is for the runs of --runs"),
         (["--host", "0.0.0.0"], "say --open as well"),
         (["--key-file", "none"], "there is no key file none"),
         (["--port", "70000"], "'--port'"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from plait.errors import PlaitError, RunError
@@ -41,6 +43,25 @@ def test_folders_that_are_no_runs_are_left_out(tiny_run, tmp_path):
     assert "recipe.toml" in loaded.catalog.left_out["empty"]
     with pytest.raises(RunError, match=r"recipe\.toml"):
         Models.load(RunsToLoad(folders))
+
+
+def test_plugins_of_runs_below_a_folder_are_not_run_unless_let_in(tiny_run, tmp_path):
+    run = tmp_path / "theirs"
+    shutil.copytree(tiny_run, run)
+    plugin, recipe = run / "parts.py", run / "recipe.toml"
+    plugin.write_text(f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n")
+    text = recipe.read_text()
+    assert text.count("plugins = []") == 1
+    recipe.write_text(text.replace("plugins = []", f"plugins = [{str(plugin)!r}]"))
+    folders = {"theirs": run, "tiny": tiny_run}
+    wanted = RunsToLoad(folders, skip_bad=True, plugins=False, device="cpu", precision="fp32")
+    loaded = Models.load(wanted)
+    assert list(loaded.catalog.runs) == ["tiny"]
+    assert "which is code; --plugins lets" in loaded.catalog.left_out["theirs"]
+    assert not (tmp_path / "ran").exists()
+    loaded = Models.load(wanted._replace(plugins=True))
+    assert list(loaded.catalog.runs) == ["theirs", "tiny"]
+    assert (tmp_path / "ran").exists()
 
 
 def test_limits_that_cannot_be():

@@ -29,6 +29,9 @@ def serve(
         Path | None,
         typer.Option("--runs", metavar="DIR", help="Serve every run directly below this folder."),
     ] = None,
+    plugins: Annotated[
+        bool, typer.Option("--plugins", help="Let runs below DIR bring plugins, which are code.")
+    ] = False,
     host: Annotated[
         str, typer.Option("--host", metavar="HOST", help="Address to listen on.")
     ] = "127.0.0.1",
@@ -99,7 +102,9 @@ def serve(
         batch_size=batch_size,
         wait_ms=wait_ms,
     )
-    wanted = _choose_runs(runs, folder)._replace(device=device, precision=precision)
+    wanted = _choose_runs(runs, folder, plugins=plugins)._replace(
+        device=device, precision=precision
+    )
     start = _import_server()
     with Display() as display:
         display.begin(f"loading {', '.join(wanted.folders)}")
@@ -125,18 +130,22 @@ def serve(
         )
 
 
-def _choose_runs(runs: list[Path] | None, folder: Path | None) -> RunsToLoad:
+def _choose_runs(runs: list[Path] | None, folder: Path | None, *, plugins: bool) -> RunsToLoad:
     from plait.errors import UsageError
     from plait.web.catalog import list_runs, name_runs
     from plait.web.parcels import RunsToLoad
 
     if runs and folder is not None:
         raise UsageError("name runs, or a folder of runs with --runs, not both")
+    if plugins and folder is None:
+        raise UsageError(
+            "--plugins is for the runs of --runs: those that are named may bring theirs"
+        )
     if folder is not None:
         found = list_runs(folder)
         if not found:
             raise UsageError(f"{folder} holds no folders; --runs names one that holds runs")
-        return RunsToLoad(found, skip_bad=True)
+        return RunsToLoad(found, skip_bad=True, plugins=plugins)
     if not runs and not DEMO.is_dir():
         raise UsageError(f"name a run to serve; there is no {DEMO}, which `plait demo` makes")
     return RunsToLoad(name_runs(runs or [DEMO]))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plait.ensemble import load
 from plait.errors import PlaitError, RunError
+from plait.registry import plugins_refused
 from plait.web.catalog import Catalog, RunFacts
 from plait.web.parcels import VECTOR, Ask
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from plait.predict import Answerer
     from plait.types import Prediction
     from plait.web.parcels import Answer, RunsToLoad
+
+
+REMEDY = "--plugins lets runs below a folder bring theirs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,8 @@ class Models:
         left_out: dict[str, str] = {}
         for name, folder in wanted.folders.items():
             try:
-                runs[name] = load(folder, device=wanted.device, precision=wanted.precision)
+                with nullcontext() if wanted.plugins else plugins_refused(REMEDY):
+                    runs[name] = load(folder, device=wanted.device, precision=wanted.precision)
             except PlaitError as error:
                 if not wanted.skip_bad:
                     raise

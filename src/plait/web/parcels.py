@@ -28,6 +28,8 @@ class RunsToLoad(NamedTuple):
     folders: Mapping[str, Path]
     skip_bad: bool = False
     """Whether a folder that cannot be loaded is left out, rather than an error."""
+    plugins: bool = True
+    """Whether what runs name under `plugins`, which is code, is run."""
     device: str = "auto"
     precision: str = "auto"
     threads: int | None = None
