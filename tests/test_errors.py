@@ -76,3 +76,9 @@ def test_signs_that_a_terminal_would_obey_are_shown():
     assert errors.show_controls("a\x1b[2Jb\x00\x7f\x85\r") == "a␛[2Jb␀␡\ufffd␍"
     texts = "två\tord\n日本 👍 \u200fא"
     assert errors.show_controls(texts) == texts
+
+
+def test_one_thing_and_many():
+    counted = errors.counted
+    assert [counted(n, "row") for n in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
+    assert [counted(n, "batch", "batches") for n in (1, 2)] == ["1 batch", "2 batches"]

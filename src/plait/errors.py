@@ -138,9 +138,9 @@ def first_line(error: BaseException) -> str:
 # --- numbers and names -------------------------------------------------------------------
 
 
-def counted(number: int, thing: str) -> str:
+def counted(number: int, thing: str, things: str = "") -> str:
     """Write how many there are of something: '1 row', '1,200 rows'."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 MOST_NAMED = 40

@@ -150,7 +150,7 @@ def test_no_rows_at_all(model, expected, tmp_path):
 )
 def test_which_column_is_meant(model, names, chosen):
     if chosen is None:
-        with pytest.raises(UsageError, match="with --column: 'a', 'b'"):
+        with pytest.raises(UsageError, match=r"with --column \(from Python, text\): 'a', 'b'"):
             choose_column(model, names)
     else:
         assert choose_column(model, names) == chosen

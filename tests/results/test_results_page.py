@@ -10,7 +10,7 @@ import pytest
 from fake_records import dev_figures, make_record, write_all, write_record
 
 from plait.results import write_results
-from plait.results.markdown import between, count, figure, over_seeds, probability, signed
+from plait.results.markdown import between, figure, over_seeds, probability, signed
 
 
 @pytest.fixture(scope="module")
@@ -259,4 +259,3 @@ def test_other_ways_to_write_figures():
     assert between((0.5, 0.6)) == ".500\u00a0to\u00a0.600"
     assert between((-0.5, 0.6), signs=True) == "-.500\u00a0to\u00a0+.600"
     assert (probability(0.0004), probability(0.04)) == ("<.001", ".040")
-    assert (count(1, "row"), count(1200, "row")) == ("1 row", "1,200 rows")

@@ -150,7 +150,8 @@ def choose_column(model: SingleModel, names: Sequence[str]) -> str:
     for known in (read, {"text"}, set(names)):
         if len(found := known & set(names)) == 1:
             return found.pop()
-    raise UsageError(f"say which column to embed, with --column: {', '.join(map(repr, names))}")
+    there = ", ".join(map(repr, names))
+    raise UsageError(f"say which column to embed, with --column (from Python, text): {there}")
 
 
 def embed_records(

@@ -58,13 +58,9 @@ def train_each_alone(
         with resumable(folder, command, len(results)), Display() as display:
             before = f", after {alone.pretraining:,} of pre-training" * (alone.pretraining > 0)
             if train_several is None:
-                batches = (
-                    "1 batch of it is"
-                    if alone.batches == 1
-                    else (f"{alone.batches:,} batches of it are")
-                )
+                shared = counted(alone.batches, "batch of it is", "batches of it are")
                 updates = counted(alone.updates, "update")
-                display.note(f"{task} alone: {batches} in the joint run, {updates} here{before}")
+                display.note(f"{task} alone: {shared} in the joint run, {updates} here{before}")
             from plait.runs import train
 
             outcome = train(

@@ -11,6 +11,7 @@ import typer
 from plait.cli.evaluate import DeviceOption, PrecisionOption, note_unfinished
 from plait.cli.texts import (
     QuotingOption,
+    ResumeOption,
     SeparatorOption,
     check_reading,
     check_texts,
@@ -61,9 +62,7 @@ def embed(
     normalize: Annotated[
         bool, typer.Option("--normalize", help="Make them of length 1: products are cosines.")
     ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an --output that was stopped.")
-    ] = False,
+    resume: ResumeOption = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
 ) -> None:

@@ -15,6 +15,7 @@ from plait.cli.folder import FolderRequest, is_pattern, predict_folder
 from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
 from plait.cli.texts import (
     QuotingOption,
+    ResumeOption,
     SeparatorOption,
     check_reading,
     check_texts,
@@ -109,9 +110,7 @@ def predict(
             "--review", metavar="FILE", help="A second new file, for rows held back alone."
         ),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an --output that was stopped.")
-    ] = False,
+    resume: ResumeOption = False,
     data: DataOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",

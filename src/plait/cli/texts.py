@@ -27,6 +27,9 @@ QuotingOption = Annotated[
     bool,
     typer.Option("--quoting/--no-quoting", help="Whether double quotes enclose a field of FILE."),
 ]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on with an --output that was stopped.")
+]
 
 
 def check_texts(texts: list[str] | None, input_: Path | None, column: object) -> None:

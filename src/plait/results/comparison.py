@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plait.config import flatten
-from plait.errors import UsageError, suggest
+from plait.errors import UsageError, counted, suggest
 from plait.results.findings import compare
 from plait.results.markdown import (
     between,
-    count,
     figure,
     items,
     over_seeds,
@@ -221,7 +220,7 @@ def write_comparison(comparison: Comparison) -> str:
             "With three seeds or more that both have, the difference is tested seed by seed "
             "(Student's paired test); with fewer, by each one's spread over seeds and that of all "
             "these recipes. *p* is how often chance alone would be as far from 0; "
-            f"*Holm* is the same with {count(num_tests, 'test')} in mind, and decides. "
+            f"*Holm* is the same with {counted(num_tests, 'test')} in mind, and decides. "
             "Tests over seeds speak of other seeds, not of other dev rows. *Within the "
             "noise* is no proof that nothing is there: few seeds make wide intervals."
         )

@@ -82,11 +82,6 @@ def items(texts: Iterable[str]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    """Write a number of things: 1 row, 3 rows."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
 def picture(folder: str | None, name: str, about: str) -> list[str]:
     """Return the lines that show a picture; none where there is no folder of them."""
     return [] if folder is None else [f"![{about}]({folder}/{name}.svg)", ""]

@@ -6,7 +6,8 @@ from collections import defaultdict
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from plait.results.markdown import count, paragraph, table
+from plait.errors import counted
+from plait.results.markdown import paragraph, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ def show_costs(records: Records) -> list[str]:
     timed = [record for record in records if record.seconds is not None]
     lines = ["## Costs", ""]
     without = len(records) - len(timed)
-    besides = f" {count(without, 'run')} did not say how long." if without else ""
+    besides = f" {counted(without, 'run')} did not say how long." if without else ""
     lines += paragraph(
         "Training and scoring together, as the records have it, by the clock: where several runs "
         f"share a GPU, each counts its own time.{besides}"

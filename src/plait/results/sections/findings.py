@@ -6,11 +6,11 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING
 
+from plait.errors import counted
 from plait.results.findings import MARGIN, expect, sampling_variance
 from plait.results.gathering import FINDINGS_PICTURE
 from plait.results.markdown import (
     between,
-    count,
     figure,
     items,
     paragraph,
@@ -54,7 +54,7 @@ def show_findings(results: Results, pictures: str | None) -> list[str]:
     )
     num_tested = sum(j.p_value is not None for j in results.judgements)
     lines += paragraph(
-        f"{count(num_tested, 'test')} are made here, so one in twenty would come out by chance "
+        f"{counted(num_tested, 'test')} are made here, so one in twenty would come out by chance "
         "alone where there is nothing: *p* is each test's own, *Holm* is corrected for their "
         "number; where nothing is said to be gained, they are of a gain as large as "
         f"+{figure(MARGIN)}. The tests speak of other seeds on these dev rows, not of "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plait.errors import counted
 from plait.results.findings import count_verdicts, stays_corrected
-from plait.results.markdown import count, figure, items, paragraph
+from plait.results.markdown import figure, items, paragraph
 from plait.results.records import FALL
 from plait.results.tables import read_outline
 
@@ -33,7 +34,7 @@ def show_summary(results: Results) -> list[str]:
     between = f", with {_range(seeds)} each" if seeds else ""
     told = [
         f"**Rows**: {len(rows_done)} of {len(rows)} are run: "
-        f"{count(len(done), 'distinct run')} of {len(runs)}{between}."
+        f"{counted(len(done), 'distinct run')} of {len(runs)}{between}."
     ]
     counts = count_verdicts(results.judgements)
     stay = count_verdicts([j for j in results.judgements if stays_corrected(j)])
@@ -47,15 +48,15 @@ def show_summary(results: Results) -> list[str]:
     if fallen := [record for record in results.records if record.fall]:
         rows_fallen = ", ".join(sorted({f"`{record.recipe}`" for record in fallen}))
         told.append(
-            f"**Ended low**: {count(len(fallen), 'run')} fell apart late, or forgot one task over "
-            f"another, and ended with an overall {figure(FALL, 1)} or more below the run's own "
-            f"best checkpoint, which is the one shown: {rows_fallen}."
+            f"**Ended low**: {counted(len(fallen), 'run')} fell apart late, or forgot one task "
+            f"over another, and ended with an overall {figure(FALL, 1)} or more below the run's "
+            f"own best checkpoint, which is the one shown: {rows_fallen}."
         )
     if lost := [record for record in results.records if record.guesses]:
         rows_lost = ", ".join(sorted({f"`{record.recipe}`" for record in lost}))
         told.append(
-            f"**Fell apart**: {count(len(lost), 'run')} came out no better than guessing in every "
-            f"task: {rows_lost}. Findings that compare such a row are not tested."
+            f"**Fell apart**: {counted(len(lost), 'run')} came out no better than guessing in "
+            f"every task: {rows_lost}. Findings that compare such a row are not tested."
         )
     if results.best:
         models = ", ".join(
@@ -77,7 +78,7 @@ def _verb(number: int, verb: str) -> str:
 
 def _range(numbers: Sequence[int]) -> str:
     low, high = min(numbers), max(numbers)
-    return count(low, "seed") if low == high else f"{low} to {high} seeds"
+    return counted(low, "seed") if low == high else f"{low} to {high} seeds"
 
 
 def _departures(results: Results) -> str:
