@@ -8,6 +8,7 @@ card.md                 what they are together, for people
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
+from plait.data import cache_root
+from plait.data.cache import load_or_build
 from plait.distributed import ALONE
-from plait.ensemble import compare_tasks, load, outline, read_outlines, write_ensemble
+from plait.ensemble import Views, compare_tasks, load, outline, read_outlines, write_ensemble
 from plait.errors import RecipeError, RunError, UsageError
 from plait.training import run
 from plait.training.build import build_tasks, check_parts
@@ -30,8 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from plait.config import RunConfig
+    from plait.data import Dataset
+    from plait.data.cache import Writer
+    from plait.data.locks import Tell
     from plait.distributed import Team
     from plait.evaluate import Floats
+    from plait.predict import Answerer
     from plait.training.listeners import Listener
     from plait.training.teachers import Members, Progress
     from plait.types import TaskSpec
@@ -105,8 +112,7 @@ class _Teacher:
             total = sum(map(len, parts))
             found, done = [], 0
             for part in parts:
-                watched = model.watched(_shifted(progress, done, total))
-                found.append(watched.answer(task, part))
+                found.append(_answer_once(model, task, part, _shifted(progress, done, total)))
                 done += len(part)
             answers[task] = np.concatenate(found)
         return answers
@@ -115,6 +121,24 @@ class _Teacher:
 def _shifted(progress: Progress, before: int, total: int) -> Progress:
     """Tell of rows as of those that come after others."""
     return lambda task, done, _: progress(task, before + done, total)
+
+
+def _answer_once(model: Answerer, task: str, rows: Dataset, progress: Progress) -> Floats:
+    """Return a teacher's answers, kept in the cache: a trial or another student asks again."""
+    views = rows.views if isinstance(rows, Views) else (rows,)
+    facts = [model.fingerprint(), task, *(view.digest_tokens() for view in views)]
+    name = hashlib.blake2b(" ".join(facts).encode(), digest_size=20).hexdigest()
+
+    def ask(writer: Writer, tell: Tell) -> dict[str, Any]:
+        watched = model.watched(lambda _, done, total: tell(done, done, total))
+        answers = watched.answer(task, rows)
+        writer.append("answers", answers.ravel())
+        return {"shape": answers.shape}
+
+    arrays, meta = load_or_build(
+        cache_root() / "answers" / name, ask, lambda _, done, total: progress(task, done, total)
+    )
+    return arrays["answers"].reshape(meta["shape"])
 
 
 def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec]) -> _Teacher:

@@ -244,8 +244,8 @@ def test_failures_leave_nothing_behind(load: Load, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "error", "told"),
     [
-        (errno.ENOSPC, DiskFullError, "no room left for the token cache in .*PLAIT_CACHE"),
-        (errno.EACCES, ResourceError, "cannot write the token cache in .*PLAIT_CACHE"),
+        (errno.ENOSPC, DiskFullError, "no room left for the cache in .*PLAIT_CACHE"),
+        (errno.EACCES, ResourceError, "cannot write the cache in .*PLAIT_CACHE"),
     ],
 )
 def test_disk_trouble(
@@ -265,7 +265,7 @@ def test_cache_folder_that_is_a_file(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("PLAIT_CACHE", str(tmp_path / "file"))
-    with pytest.raises(ResourceError, match="cannot write the token cache"):
+    with pytest.raises(ResourceError, match="cannot write the cache"):
         load()
 
 

@@ -82,6 +82,51 @@ def test_the_answers_are_those_of_the_teacher(run, teacher, tmp_path):
         assert torch.equal(answers, expected)
 
 
+class Asked(Listener):
+    """Notes which tasks a teacher is asked about."""
+
+    def __init__(self):
+        self.tasks = set()
+
+    def asking(self, task, done, total):
+        self.tasks.add(task)
+
+
+def test_a_teacher_answers_the_same_rows_once(run, teacher, tmp_path, monkeypatch):
+    """Whatever else of the student is changed; the student is the one it would have been."""
+    first, again, fresh = Asked(), Asked(), Asked()
+    run("first", *distill(teacher), listeners=[first])
+    changed = ["seed=3", "train.lr=1e-3", *distill(teacher, weight=0.4)]
+    student = run("again", *changed, listeners=[again])
+    assert first.tasks == {"mood", "same", "near"}
+    assert not again.tasks
+    monkeypatch.setenv("PLAIT_CACHE", str(tmp_path / "another"))
+    other = run("fresh", *changed, listeners=[fresh])
+    assert fresh.tasks == first.tasks
+    name = "model.safetensors"
+    assert (student / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_other_rows_are_asked_about(run, teacher):
+    run("first", *distill(teacher))
+    asked = Asked()
+    run("fewer", *distill(teacher), "tasks.mood.train.count=7", listeners=[asked])
+    assert asked.tasks == {"mood"}
+
+
+def test_another_teacher_is_asked(run, teacher, tmp_path):
+    """Other weights, or the same models combined otherwise."""
+    other = run("other", "seed=3")
+    for how in ("mean", "mode"):
+        asked = Asked()
+        both = make_ensemble([teacher, other], tmp_path / how, how)
+        run(f"of-{how}", *distill(both), listeners=[asked])
+        assert asked.tasks == {"mood", "same", "near"}, how
+    asked = Asked()
+    run("of-one", *distill(other), listeners=[asked])
+    assert asked.tasks == {"mood", "same", "near"}
+
+
 def test_run_json_names_the_members(run, teacher, tmp_path):
     from hashlib import sha256
 
@@ -305,7 +350,7 @@ def stopped(run, teacher, where="stage.distill"):
     return lambda folder: start(folder, resume=True)
 
 
-def test_a_crash_while_the_teacher_answers(run, teacher):
+def test_a_crash_while_the_teacher_answers(run, teacher, tmp_path, monkeypatch):
     class Stop(Listener):
         left = 1
 
@@ -315,6 +360,7 @@ def test_a_crash_while_the_teacher_answers(run, teacher):
                 raise Crash
 
     whole, stop = run("whole", *distill(teacher)), Stop()
+    monkeypatch.setenv("PLAIT_CACHE", str(tmp_path / "another"))  # which knows no answers
     with pytest.raises(Crash):
         run("broken", *distill(teacher), listeners=[stop])
     assert not (whole.parent / "broken" / "teacher").exists()

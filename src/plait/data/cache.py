@@ -195,10 +195,10 @@ def _explained(parent: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFullError(
-                f"no room left for the token cache in {parent}; free some, "
+                f"no room left for the cache in {parent}; free some, "
                 "or set PLAIT_CACHE to a folder on another disk"
             ) from error
         raise ResourceError(
-            f"cannot write the token cache in {parent}: {error}; "
+            f"cannot write the cache in {parent}: {error}; "
             "set PLAIT_CACHE to a folder you may write to"
         ) from error

@@ -23,6 +23,7 @@ import torch
 
 from plait.config import TaskConfig
 from plait.data.cache import FORMAT, Writer, load_or_build
+from plait.data.digests import new_digest
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import cache_root
 from plait.data.rows import FileReport
@@ -113,6 +114,14 @@ class Dataset:
     def fingerprints(self) -> npt.NDArray[np.uint64]:
         """One per row, blind to case, punctuation, spacing and the order of a pair."""
         return self.find_fingerprints()
+
+    def digest_tokens(self) -> str:
+        """Return a hash of the texts as they are tokenised, whatever they were read from."""
+        digest = new_digest()
+        for column in self.tokens:
+            for part in PARTS:
+                digest.update(getattr(column, part).numpy().data)
+        return digest.hexdigest()
 
     def held_out(self) -> npt.NDArray[np.bool_]:
         """Say which texts no pre-training may see, since dev or test has them: [rows, columns]."""

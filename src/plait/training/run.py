@@ -303,7 +303,7 @@ class _Session:
         self.tell("asking", task, done, total)
         if self.interrupted.is_set():  # there may be no update for long
             raise Interrupted(
-                f"stopped while the teacher was answering, of which nothing is kept. "
+                f"stopped while the teacher was answering {task!r}, of which nothing is kept. "
                 f"Go on with: {self.command}"
             )
 
