@@ -425,7 +425,7 @@ def test_it_trains(name, course, tiny_encoder, tmp_path):
 def test_the_best_are_distilled(course, tiny_encoder, tmp_path):
     overrides = [*TRIED, f"encoder.source={tiny_encoder.as_posix()}", "stage.first.max_steps=2"]
     teacher = tmp_path / "teacher"
-    train(read_recipe("best/single", overrides), teacher, data=str(course))
+    train(read_recipe("best/plain", overrides), teacher, data=str(course))
     overrides += [f"stage.distill.kind.teacher={teacher.as_posix()}"]
     overrides += ["tasks.sts.unlabelled.count=5"]
     student = plait.train(
