@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.config import read_recipe
-from plait.distributed import ALONE, Team, find_launch
+from plait.distributed import ALONE, Team, find_launch, team
 from plait.errors import RecipeError, RunError, WorkerLostError
 from plait.training.build import build
 from plait.training.checkpoint import load_state
@@ -183,8 +183,14 @@ def test_a_lost_worker_is_told_with_what_can_be_gone_on_with(tiny_run, tmp_path)
 
 @pytest.mark.parametrize(("kind", "seeded"), [(None, []), ("cuda", []), ("mps", []), ("xpu", [7])])
 def test_an_accelerator_of_another_kind_is_seeded_by_torch(monkeypatch, kind, seeded):
-    found = None if kind is None else torch.device(kind)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: found)
+    def find():
+        if kind is None:  # as torch 2.6 has it; later ones return None
+            raise RuntimeError("Cannot access accelerator device when none is available.")
+        return torch.device(kind)
+
+    monkeypatch.setattr(team, "_accelerator", team._accelerator.__wrapped__)  # asked anew
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: kind is not None)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", find)
     seen: list[int] = []
     monkeypatch.setattr(torch, "manual_seed", seen.append)
     ALONE.seed(7)

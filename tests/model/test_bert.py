@@ -89,8 +89,8 @@ def load_both(folder: Path | str, dtype: torch.dtype = torch.float32) -> tuple[B
     files = find_encoder(str(folder))
     ours = load_encoder(files)
     assert isinstance(ours, Bert)
-    theirs = transformers.BertModel.from_pretrained(files.folder, dtype=dtype)
-    return ours.to(dtype).eval(), theirs.eval()
+    theirs = transformers.BertModel.from_pretrained(files.folder)
+    return ours.to(dtype).eval(), theirs.to(dtype).eval()
 
 
 @pytest.mark.parametrize("name", INPUTS)

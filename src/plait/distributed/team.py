@@ -11,6 +11,7 @@ therefore computed as if alone, and what reaches a worker's own rows counts `siz
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -131,8 +132,7 @@ def seed_devices(seed: int) -> None:
     torch.manual_seed does the same, and formats a stack for each kind of device that is not: at
     every update that would be a tenth of a millisecond and more.
     """
-    there = torch.accelerator.current_accelerator()
-    if there is not None and there.type not in ("cuda", "mps"):
+    if _accelerator() not in ("", "cuda", "mps"):
         torch.manual_seed(seed)
         return
     torch.default_generator.manual_seed(seed)
@@ -140,6 +140,13 @@ def seed_devices(seed: int) -> None:
         torch.cuda.manual_seed_all(seed)
     if torch.backends.mps.is_available():
         torch.mps.manual_seed(seed)
+
+
+@cache
+def _accelerator() -> str:
+    """Name the kind of device there is besides the CPU, if any; torch 2.6 minds being asked then."""
+    there = torch.accelerator.is_available() and torch.accelerator.current_accelerator()
+    return there.type if there else ""
 
 
 def default_generator(device: torch.device) -> torch.Generator:
