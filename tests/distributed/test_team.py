@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.config import read_recipe
-from plait.distributed import ALONE, Team, find_launch, team
+from plait.distributed import ALONE, Team, find_launch
+from plait.distributed import team as team_module
 from plait.errors import RecipeError, RunError, WorkerLostError
 from plait.training.build import build
 from plait.training.checkpoint import load_state
@@ -188,7 +189,7 @@ def test_an_accelerator_of_another_kind_is_seeded_by_torch(monkeypatch, kind, se
             raise RuntimeError("Cannot access accelerator device when none is available.")
         return torch.device(kind)
 
-    monkeypatch.setattr(team, "_accelerator", team._accelerator.__wrapped__)  # asked anew
+    monkeypatch.setattr(team_module, "_accelerator", team_module._accelerator.__wrapped__)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: kind is not None)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", find)
     seen: list[int] = []

@@ -144,7 +144,7 @@ def seed_devices(seed: int) -> None:
 
 @cache
 def _accelerator() -> str:
-    """Name the kind of device there is besides the CPU, if any; torch 2.6 minds being asked then."""
+    """Name the kind of device besides the CPU, if any; torch 2.6 fails if asked where none is."""
     there = torch.accelerator.is_available() and torch.accelerator.current_accelerator()
     return there.type if there else ""
 
