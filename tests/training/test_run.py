@@ -423,6 +423,30 @@ def test_labels_that_no_row_has_are_noted(runs):
     assert outcome.result["dev"]["tasks"]["mood"]["per_class"][3]["support"] == 0
 
 
+SURGERY = ["train.aggregator='pcgrad'", "train.schedule={name='round-robin', together=true}"]
+PAIR = "train.tasks=['mood', 'same']"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ([], []),
+        (["train.mode='last-layer'", PAIR], ["no task trains the encoder"]),
+        (["tasks.same.touch_encoder=false"], []),
+        (["tasks.same.touch_encoder=false", PAIR], ["mood alone trains the encoder"]),
+        (["train.tasks=['mood']"], []),
+        (["train.mode='last-layer'", "train.aggregator='sum'", PAIR], []),
+    ],
+    ids=str,
+)
+def test_surgery_with_nothing_to_do_is_noted(runs, settings, told):
+    spy = runs.Spy()
+    runs.train("run", *SURGERY, "train.max_steps=1", *settings, listeners=[spy])
+    notes = [note for note in spy.notes if "nothing to weigh" in note]
+    begins = "aggregator 'pcgrad' has nothing to weigh in stage finetune: "
+    assert notes == [begins + why for why in told]
+
+
 def test_texts_in_another_script_are_noted(runs):
     spy = runs.Spy()
     path = runs.recipe.parent / "mood-train.csv"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from plait.data import Dataset
     from plait.training.build import Parts
+    from plait.training.loop import Stage
 
 UNKNOWN_SHARE = 0.05
 """Part of a task's tokens that may be unknown without a word; English has under 1%."""
@@ -79,6 +80,21 @@ def note_held_out(
         for name, count in counts.items():
             texts = "text is" if count == 1 else "texts are"
             yield f"{name}: {count:,} {texts} left out of pre-training, which dev or test has"
+
+
+def note_stage(stage: Stage) -> Iterator[str]:
+    """Say of a stage's aggregator if there is nothing between tasks that it could weigh."""
+    step = stage.step
+    if not step.aggregator.per_task or len(step.tasks) < 2:
+        return
+    shared = step.model.shared_parameters().values()
+    training = [task for task in step.tasks if step.model.touches_encoder(task)]
+    if not any(parameter.requires_grad for parameter in shared):
+        training = []
+    if len(training) < 2:
+        who = f"{training[0]} alone trains" if training else "no task trains"
+        name = stage.config.aggregator["name"]
+        yield f"aggregator {name!r} has nothing to weigh in stage {stage.name}: {who} the encoder"
 
 
 def _note_overlap(name: str, train: Dataset, dev: Dataset) -> Iterator[str]:

@@ -53,7 +53,7 @@ from plait.training.holding import count_held_out, find_idle, find_missing
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 from plait.training.memory import explain_scoring, explain_training
-from plait.training.notes import note_data, note_held_out
+from plait.training.notes import note_data, note_held_out, note_stage
 from plait.training.scoring import TeamScorer
 from plait.training.sharing import note_share
 from plait.training.stages import build_stage, check_stages, drop_heads
@@ -251,6 +251,8 @@ class _Session:
         """Train a stage to its end, from wherever the state is in it."""
         parts, state = self.parts, self.state
         stage = self._open_stage(index, data)
+        for note in note_stage(stage):
+            self.tell("note", note)
         parts.model.train()
         evaluate = self._evaluation(stage, data)
         try:
