@@ -97,12 +97,15 @@ class JsonlVectors(VectorFormat):
 
 
 class ParquetVectors(VectorFormat):
-    """Parquet: the file's columns, and one of lists of equal length."""
+    """Parquet: the file's columns, and one of lists.
+
+    Not lists of a fixed size: many readers cannot take those where one is missing.
+    """
 
     @property
     def whole(self) -> pa.Schema:
         """The schema with the vectors."""
-        return self.schema.append(pa.field(self.name, pa.list_(pa.float32(), self.width)))
+        return self.schema.append(pa.field(self.name, pa.list_(pa.float32())))
 
     def head(self) -> bytes:
         """Return the schema of a stream of Arrow's."""
@@ -111,9 +114,11 @@ class ParquetVectors(VectorFormat):
     def encode(self, records: Records, vectors: Vectors) -> bytes:
         """Return the rows as one batch of the stream."""
         empty = np.isnan(vectors[:, 0]) if len(vectors) else np.zeros(0, dtype=bool)
-        flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1))
-        mask = pa.array(empty) if empty.any() else None
-        column = pa.FixedSizeListArray.from_arrays(flat, self.width, mask=mask)
+        flat = pa.array(np.ascontiguousarray(vectors[~empty], dtype=np.float32).reshape(-1))
+        ends = np.cumsum([0, *np.where(empty, 0, self.width)], dtype=np.int32)
+        # A list is missing where it would begin at nothing.
+        starts = pa.array(ends, pa.int32(), mask=np.append(empty, False))
+        column = pa.ListArray.from_arrays(starts, flat)
         arrays = [*records.arrays(self.schema), column]
         return bytes(pa.record_batch(arrays, schema=self.whole).serialize())
 

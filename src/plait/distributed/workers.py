@@ -97,7 +97,7 @@ class Workers(Team):
         for generator in self._generators.values():
             generator.manual_seed(seed)
         own = np.random.SeedSequence((seed, self.rank)).generate_state(1, np.uint64)[0]
-        seed_devices(int(own >> 1))
+        seed_devices(int(own) >> 1)
 
     def generator(self, device: torch.device) -> torch.Generator:
         """Return a generator that draws the same for everyone."""
