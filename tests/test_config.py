@@ -85,6 +85,20 @@ def test_short_forms_are_filled_in(folder):
     assert recipe.train.epochs == 3
 
 
+def test_a_label_map_may_name_labels_by_their_words(folder):
+    text = """
+[tasks.mood]
+labels = ["bad", "so-so", "Good"]
+label_map = { awful = "bad", "2" = 1, fine = " good" }
+train = ["mood.csv", { path = "more.csv", label_map = { nice = "GOOD" } }]
+"""
+    mood = extend(folder, text).tasks["mood"]
+    assert mood.label_map == {"awful": 0, "2": 1, "fine": 2}
+    assert mood.train[1].label_map == {"nice": 2}
+    told = refusal(folder / "mine.toml", "tasks.mood.label_map.nice=goood")
+    assert "tasks.mood: label_map.nice names no label: 'goood'; did you mean 'good'?" in told
+
+
 def test_a_file_extends_a_file_beside_it(folder):
     (folder / "sub").mkdir()
     (folder / "sub" / "deep.toml").write_text('extends = "../base.toml"\nseed = 1\n[train]\nlr = 1')

@@ -237,12 +237,13 @@ def _data(config: RunConfig, info: Mapping[str, Any]) -> list[Sequence[str]]:
     for found in (counts.get(split, {}) for split in ("train", "unlabelled", "texts")):
         for name, facts in found.items():
             if rows_out := facts.get("held_out_rows"):
-                lines.append(
-                    f"Of {name}, {rows_out:,} training rows that dev or test has are left out."
-                )
-            if texts_out := facts.get("held_out_texts"):
-                told = f"{texts_out:,} texts that dev or test has are left out of pre-training"
+                are = "is" if rows_out == 1 else "are"
+                told = f"{counted(rows_out, 'training row')} that dev or test has {are} left out"
                 lines.append(f"Of {name}, {told}.")
+            if texts_out := facts.get("held_out_texts"):
+                are = "is" if texts_out == 1 else "are"
+                told = f"{counted(texts_out, 'text')} that dev or test has {are} left out"
+                lines.append(f"Of {name}, {told} of pre-training.")
             lines += [f"To {name}: {made}." for made in facts.get("made", ())]
     return [["## Data"], _table(["of", "split", "files", "rows", "licence"], rows), lines]
 

@@ -181,6 +181,13 @@ def test_a_bad_row_is_named_and_what_came_before_is_kept(model, plan, tmp_path):
     assert len(read_all(tmp_path / "out")) == 26
 
 
+def test_what_is_refused_before_the_first_part_leaves_no_folder(model, plan, tmp_path):
+    with pytest.raises(DataError, match="there is no column 'body'"):
+        answer_folder(model, plan(text=["body"]))
+    assert not (tmp_path / "out").exists()
+    assert answer_folder(model, plan()).num_rows == 46
+
+
 @pytest.mark.parametrize(
     ("field", "told"),
     [("input_file", "input_file"), ("input_row", "input_row"), ("mood", "mood")],

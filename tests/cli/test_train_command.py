@@ -164,6 +164,16 @@ def test_the_next_commands_say_where_the_data_is(tiny_recipe):
         "  plait evaluate 'a run' --data 'my data'",
         "  plait predict 'a run' --task mood \"Your own sentence.\"",
     ]
+    config = read_recipe(tiny_recipe(), [f"tasks.{name}.dev=[]" for name in config.tasks])
+    assert next_commands(Path("run"), None, config).splitlines() == [
+        '  plait predict run --task mood "Your own sentence."',
+    ]
+
+
+def test_one_update_is_counted_as_one(plait, tiny_recipe, tmp_path):
+    done = plait("train", tiny_recipe(), "--out", tmp_path / "run", "-o", "train.max_steps=1")
+    assert "dev after 1 update: mood" in done.err
+    assert "best after 1 of 1 update; trained" in done.out
 
 
 def test_scores_of_some_rows_say_so(plait, tiny_recipe, tmp_path):

@@ -187,6 +187,14 @@ def test_dates_are_no_label_and_whole_numbers_that_all_differ_are_none(tmp_path)
         recipe_of([bare], tmp_path / "bare")
 
 
+@pytest.mark.parametrize("request_", [Request(), Request(kind=["score"])])
+def test_scores_with_a_comma_are_found_and_refused_by_name(tmp_path, request_):
+    rows = [[text, f"{i % 5},{i % 7}"] for i, text in enumerate(SENTENCES)]
+    path = write(tmp_path / "stars.csv", [["text", "score"], *rows], separator=";")
+    with pytest.raises(UsageError, match=r"'score' has commas in its numbers, such as '0,0'"):
+        recipe_of([path], tmp_path, request_)
+
+
 def test_names_of_labels_in_other_languages_with_accents_of_their_own(tmp_path):
     rows = [[t, MOODS[i % 3], ("Luc", "Zoé")[i % 2]] for i, t in enumerate(SENTENCES)]
     name = unicodedata.normalize("NFD", "Catégorie")

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from plait.answers.journal import refuse_others
 from plait.data.locks import lock
-from plait.errors import RunError
+from plait.errors import Interrupted, PlaitError, RunError
 from plait.training.checkpoint import disk_full_told, remove_leftovers
 from plait.training.folder import is_taken
 
@@ -63,7 +63,13 @@ class Manifest:
             else:
                 self._write({"settings": self.settings})
             remove_leftovers(out)
-            yield self
+            try:
+                yield self
+            except Interrupted:
+                raise
+            except PlaitError:
+                self._forget()
+                raise
 
     def done_starts(self, file: int) -> frozenset[int]:
         """Return the first rows of a file's parts that are done."""
@@ -85,6 +91,13 @@ class Manifest:
         if not self.is_finished:
             self._write({"finished": {"rows": self.num_rows, "parts": len(self.parts)}})
         self.is_finished = True
+
+    def _forget(self) -> None:
+        """Remove a folder in which nothing is answered: what was wrong is mended and begun anew."""
+        if not self.parts and [path.name for path in self.out.iterdir()] == [NAME]:
+            with suppress(OSError):  # some systems keep what is open
+                (self.out / NAME).unlink()
+                self.out.rmdir()
 
     def _write(self, line: Mapping[str, Any]) -> None:
         assert self._file is not None

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from plait.errors import show_controls
+from plait.errors import counted, show_controls
 from plait.training.listeners import Listener
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Display(Listener):
         for event in read_scores(folder) if step else ():
             if event["step"]:
                 self._figures[event["step"]] = event["summary"][self._select]
-        going_on = f", going on after {step} updates" if step else ""
+        going_on = f", going on after {counted(step, 'update')}" if step else ""
         names = ", ".join(config.get("train", {}).get("tasks") or config["tasks"])
         self.console.print(f"training {config['name']} on {names} in {folder}{going_on}")
         self.begin("starting")
@@ -197,7 +197,7 @@ class Display(Listener):
             if own > self._best_of_stage():
                 star = "  best so far"
             self._figures[step] = own
-        when = "before training" if step == 0 else f"after {step} updates"
+        when = "before training" if step == 0 else f"after {counted(step, 'update')}"
         overall = figure(scores.summary["overall"])
         most = max((task.num_examples for task in scores.tasks.values()), default=0)
         rows = f", {most} rows a task at most" if self._limited else ""

@@ -254,7 +254,9 @@ def next_commands(out: Path, data: str | None, config: RunConfig) -> str:
     texts = ["One text.", "Another text."] if task.is_pair else ["Your own sentence."]
     evaluate = ["evaluate", str(out), *(["--data", data] if data else [])]
     predict = ["predict", str(out), "--task", name]
-    lines = [shlex.join(evaluate), f"{shlex.join(predict)} " + " ".join(f'"{t}"' for t in texts)]
+    lines = [f"{shlex.join(predict)} " + " ".join(f'"{t}"' for t in texts)]
+    if any(task.dev for task in config.tasks.values()):
+        lines.insert(0, shlex.join(evaluate))
     return "\n".join(f"  plait {line}" for line in lines)
 
 
@@ -298,11 +300,12 @@ def show_outcome(
 ) -> None:
     """Print a finished run's table of dev scores."""
     from plait.cli.display import figure, make_console, print_table
+    from plait.errors import counted
     from plait.evaluate import primary_metric
 
     console = make_console()
     if "dev" not in result:
-        done = f"{result['steps']} updates in {result['seconds']:.0f} s"
+        done = f"{counted(result['steps'], 'update')} in {result['seconds']:.0f} s"
         console.print(f"{done}; there is no dev set to score.")
         return
     dev, baseline = result["dev"], result["baseline"]
@@ -324,5 +327,5 @@ def show_outcome(
     console.print(
         f"\noverall {figure(summary['overall'])}, mean {figure(summary['mean'])}, "
         f"sum {summary['sum']:.3f} on dev; best after {result['best_step']} of "
-        f"{result['steps']} updates; trained for {result['seconds']:.0f} s"
+        f"{counted(result['steps'], 'update')}; trained for {result['seconds']:.0f} s"
     )

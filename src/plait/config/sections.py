@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -11,6 +11,9 @@ from plait.config.checking import validate
 from plait.config.tables import merge
 from plait.errors import suggest
 from plait.types import TaskSpec, Truncate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BadRows = Literal["error", "skip"]
 DropRows = bool | Literal["texts"]
@@ -113,6 +116,24 @@ class FileConfig(Section):
 Files = Annotated[tuple[FileConfig, ...], BeforeValidator(_as_tuple)]
 
 
+def _number_classes(table: Any, numbers: Mapping[str, int]) -> Any:
+    """Put numbers for the words of classes in a `label_map`, of one table or of several."""
+    if isinstance(table, tuple):
+        return tuple(_number_classes(one, numbers) for one in table)
+    found = table.get("label_map") if isinstance(table, dict) else None
+    if not isinstance(found, dict):
+        return table
+    named = dict(found)
+    for key, word in found.items():
+        if isinstance(word, str):
+            number = numbers.get(word.strip().casefold())
+            if number is None:
+                known = suggest(word, numbers)
+                raise ValueError(f"label_map.{key} names no label: {word!r}{known}")
+            named[key] = number
+    return {**table, "label_map": named}
+
+
 class TaskConfig(Section, TaskSpec):
     """A task with its files, head, loss and weight."""
 
@@ -126,7 +147,7 @@ class TaskConfig(Section, TaskSpec):
     id: str | None = None
     """Column of the row's name, kept for submissions."""
     label_map: dict[str, float] = Field(default={})
-    """Label as written in the file to class number or score."""
+    """Label as written in the file to class (its number, or its word in `labels`) or score."""
     train: Files = ()
     """Files to train on: one, or a list."""
     dev: Files = ()
@@ -172,13 +193,20 @@ class TaskConfig(Section, TaskSpec):
     @model_validator(mode="before")
     @classmethod
     def _name_labels(cls, values: object) -> object:
-        """Let columns that are labels name them."""
-        if not isinstance(values, dict) or values.get("kind") != "labels":
+        """Let columns that are labels name them, and a label_map say classes by their words."""
+        if not isinstance(values, dict):
             return values
-        columns = values.get("label")
-        if isinstance(columns, list | tuple) and not values.get("labels"):
-            return {**values, "labels": tuple(columns)}
-        return values
+        columns, labels = values.get("label"), values.get("labels")
+        if values.get("kind") == "labels" and isinstance(columns, list | tuple) and not labels:
+            labels = tuple(columns)
+            values = {**values, "labels": labels}
+        if not isinstance(labels, list | tuple) or not all(isinstance(w, str) for w in labels):
+            return values
+        numbers = {word.strip().casefold(): i for i, word in enumerate(labels)}
+        return {
+            key: _number_classes(value, numbers) if key in ("train", "dev", "test") else value
+            for key, value in _number_classes(values, numbers).items()
+        }
 
     @model_validator(mode="after")
     def _check_columns(self) -> TaskConfig:

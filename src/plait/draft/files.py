@@ -12,6 +12,7 @@ import gzip
 import io
 import lzma
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 from plait.data import Columns, open_source
 from plait.data.separated import refuse_separator
 from plait.data.source import plain_text, written_label
-from plait.draft.words import COLUMN_WORDS, is_number, words_of
+from plait.draft.words import COLUMN_WORDS, find_decimal_comma, is_number, words_of
 from plait.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ class Column:
         return self.is_number and not all(
             float(value).is_integer() for value in self.filled if is_number(value)
         )
+
+    @cached_property
+    def has_decimal_commas(self) -> bool:
+        """Whether it is numbers of which most have a comma, such as 3,7."""
+        return bool(self.filled) and find_decimal_comma(Counter(self.filled)) is not None
 
     @cached_property
     def is_date(self) -> bool:

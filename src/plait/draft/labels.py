@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from plait.data.source import LIST_MARK, plain_text
-from plait.draft.words import FIRM_LABEL_WORDS, SCORE_WORDS, is_number, words_of
+from plait.draft.words import (
+    FIRM_LABEL_WORDS,
+    SCORE_WORDS,
+    find_decimal_comma,
+    is_number,
+    words_of,
+)
 from plait.errors import UsageError
 from plait.types import Kind
 
@@ -81,7 +87,7 @@ def guess_kind(
     numeric = {v: float(v) for v in filled if is_number(v)}
     if kind != "score" and any(re.fullmatch(r"0\d+", value) for value in filled):
         numeric = {}  # 01 and 007 are names, whose zeros belong to them
-    if kind in (None, "score") and (example := _find_decimal_comma(filled)):
+    if kind in (None, "score") and (example := find_decimal_comma(filled)):
         raise UsageError(
             f"{where}: column {column!r} has commas in its numbers, such as {example!r}; write "
             f"{example.replace(',', '.')!r}, or say --kind labels if they stand between labels"
@@ -101,15 +107,6 @@ def guess_kind(
     if kind == "score":
         raise UsageError(f"{where}: column {column!r} holds words, not scores; see --kind")
     return _guess_words(filled, column, kind, where)
-
-
-def _find_decimal_comma(counts: Mapping[str, int]) -> str | None:
-    """Return a number written with a comma, as half of Europe writes 3.7, where most are."""
-    if not all(re.fullmatch(r"[-+]?\d+(,\d+)?", value) for value in counts):
-        return None
-    with_comma = [value for value in counts if "," in value]
-    most = sum(counts[value] for value in with_comma) > 0.5 * sum(counts.values())
-    return with_comma[0] if most else None
 
 
 def _guess_several(counts: Mapping[str, int], *, forced: bool) -> LabelGuess | None:

@@ -186,15 +186,18 @@ def _rank_labels(columns: Mapping[str, Column]) -> list[str]:
         if not column.filled or not words:
             continue
         few = column.distinct <= max(2, 0.5 * num_rows)
-        if not column.is_number and (not few or column.mean_words > 5):
+        # Numbers with a comma are refused later, by a sentence that says what to do.
+        is_number = column.is_number or column.has_decimal_commas
+        is_measured = column.is_measured or column.has_decimal_commas
+        if not is_number and (not few or column.mean_words > 5):
             continue
         # All of few scores may differ; and no row is named by a fraction.
-        is_score = (column.is_number and bool(words & LABEL_WORDS)) or column.is_measured
+        is_score = (is_number and bool(words & LABEL_WORDS)) or is_measured
         if words & ID_WORDS or (column.is_unique and num_rows > 10 and not is_score):
             continue
         score = 100.0 * bool(words & FIRM_LABEL_WORDS) + 60.0 * bool(words & LABEL_WORDS)
         score += 10.0 * few - 50.0 * (bool(words & META_WORDS) or column.is_date)
-        if column.is_measured and not few:
+        if is_measured and not few:
             score += 5.0  # a score, where nothing else is likelier
         score -= 50.0 * (1 - num_rows / len(column.values))
         if column.mean_words >= 3 and not column.is_number:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def _words(text: str) -> frozenset[str]:
@@ -94,3 +98,12 @@ def is_number(text: str) -> bool:
         return math.isfinite(float(text)) and "_" not in text
     except ValueError:
         return False
+
+
+def find_decimal_comma(counts: Mapping[str, int]) -> str | None:
+    """Return a number written with a comma, as half of Europe writes 3.7, where most are."""
+    if not all(re.fullmatch(r"[-+]?\d+(,\d+)?", value) for value in counts):
+        return None
+    with_comma = [value for value in counts if "," in value]
+    most = sum(counts[value] for value in with_comma) > 0.5 * sum(counts.values())
+    return with_comma[0] if most else None

@@ -11,6 +11,7 @@ scores.json             dev scores of the best model, once finished
 card.md                 what the model is, for people, once finished
 calibration.json        temperatures of the probabilities, where calibrated
 audit.json              the score card of `plait audit`, once audited
+report.html             the page of `plait report`, where one was asked for
 answers/                answers to dev, where a report or a calibration asked for them
 teacher/                a teacher's answers to the training rows, where a stage distils
 tensorboard/            events, where TensorBoard is installed
