@@ -129,6 +129,14 @@ def test_gradvac_by_hand():
     assert gradvac.tensors()["a/b"].item() == pytest.approx(0.3)
 
 
+def test_a_gradient_of_0_tells_gradvac_nothing():
+    gradvac = GradVac(beta=0.5)
+    gradvac.load_tensors({"a/b": torch.tensor(0.6), "b/a": torch.tensor(0.6)})
+    alone = torch.tensor([[1.0, 2.0], [0.0, 0.0]])
+    torch.testing.assert_close(gradvac(alone, generator(), ["a", "b"]), alone[0])
+    assert targets_of(gradvac, "ab").flatten().tolist() == pytest.approx([0, 0.6, 0.6, 0])
+
+
 def test_gradvac_leaves_gradients_that_agree_as_usual():
     gradients = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
     gradvac = GradVac(beta=0.01)
