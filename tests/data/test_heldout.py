@@ -134,6 +134,13 @@ def test_a_pattern_that_takes_in_dev_or_test_is_refused(read, tmp_path, pattern,
     assert texts(read("one", train="one-dev.csv")) == ["a good film!"]  # by name, it is meant
 
 
+def test_a_pattern_may_take_in_the_files_that_a_fold_is_of(read):
+    """The rows of the fold are held out, not the files, which are for training."""
+    rows = texts(read("one", folds=2, train="one-[tm][ro]*.csv"))
+    assert rows
+    assert set(rows) < set(texts(read("one", train="one-[tm][ro]*.csv")))
+
+
 def test_pairs_count_as_pairs_in_either_order(read):
     """Texts of a dev pair may be there in other pairs, and in those of one text."""
     assert texts(read("two")) == [("x", "y"), ("y", "z"), ("new", "text")]
@@ -151,6 +158,13 @@ def test_a_text_of_a_pair_may_be_enough(read):
     assert texts(more) == [("new", "text"), ("text", "new")]
     names = [json.dumps(read("two", how).describe()) for how in (False, True, "texts")]
     assert len(set(names)) == 3
+
+
+def test_either_text_of_a_pair_is_enough(read, tmp_path):
+    """A first text and a second one that are held out, each beside one that is not."""
+    (tmp_path / "mixed.csv").write_text("a,b,y\nx,q,1\nq,Z.,0\nq,r,1\n", encoding="utf-8")
+    assert texts(read("two", "texts", train="mixed.csv")) == [("q", "r")]
+    assert len(texts(read("two", True, train="mixed.csv"))) == 3
 
 
 @pytest.mark.parametrize(("how", "left"), [(False, 2), (True, 2), ("added", 2), ("texts", 1)])
