@@ -12,7 +12,7 @@ import pytest
 from plait.card import make_card
 from plait.config import RunConfig
 from plait.config.checking import validate
-from plait.data import find_held_out
+from plait.data import Dataset, find_held_out
 from plait.data.split import Split
 from plait.errors import DataError, RecipeError
 from plait.training.holding import find_missing
@@ -165,6 +165,21 @@ def test_either_text_of_a_pair_is_enough(read, tmp_path):
     (tmp_path / "mixed.csv").write_text("a,b,y\nx,q,1\nq,Z.,0\nq,r,1\n", encoding="utf-8")
     assert texts(read("two", "texts", train="mixed.csv")) == [("q", "r")]
     assert len(texts(read("two", True, train="mixed.csv"))) == 3
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 100])
+def test_each_text_is_told_apart_for_those_who_learn_from_bare_texts(
+    read, tmp_path, tokenizer, monkeypatch, chunk
+):
+    """As many rows as there are, however few are read at a time."""
+    monkeypatch.setattr("plait.data.fingerprints.CHUNK", chunk)
+    read("one")  # writes the files
+    held_out = find_held_out(validate(RunConfig, {"name": "x", "tasks": TASKS}, "x"), tmp_path)
+    pairs = Dataset.from_texts([("x", "q"), ("q", "r"), ("q", "Z."), ("y", "z")], tokenizer, 16)
+    expected = [[True, False], [False, False], [False, True], [True, True]]
+    assert held_out.has_texts(pairs).tolist() == expected
+    alone = Dataset.from_texts([("q",), ("Good film",)], tokenizer, 16)
+    assert held_out.has_texts(alone).tolist() == [[False], [True]]
 
 
 @pytest.mark.parametrize(("how", "left"), [(False, 2), (True, 2), ("added", 2), ("texts", 1)])
