@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from plait.results.significance import (
+    Difference,
     Expected,
     Spread,
     accuracy_variance,
@@ -45,7 +46,15 @@ def test_a_p_value_can_be_of_another_null():
 
 def test_equal_differences_leave_no_doubt():
     assert compare_paired([0.25, 0.25, 0.25]).p_value() == 0
+    assert compare_paired([0.25, 0.25, 0.25]).interval == (0.25, 0.25)
     assert compare_paired([0.0, 0.0, 0.0]).p_value() == 1
+
+
+def test_a_side_that_does_not_vary_adds_nothing():
+    own, none = Spread(0.0001, 2), Spread(0.0, 1)
+    alone, both = (Difference(0.01, parts, 3, False) for parts in ((own,), (none, own)))
+    assert both.interval == pytest.approx(alone.interval)
+    assert both.p_value() == pytest.approx(alone.p_value())
 
 
 # --- by what all rows tell of the spread -------------------------------------------------
