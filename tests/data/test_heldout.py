@@ -55,7 +55,13 @@ def read(tmp_path: Path) -> Read:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
 
-    def run(task: str, drop: Any = False, folds: int | None = None, **settings: Any) -> Split:
+    def run(
+        task: str,
+        drop: Any = False,
+        folds: int | None = None,
+        labelled: bool = True,
+        **settings: Any,
+    ) -> Split:
         tasks = {**TASKS, task: {**TASKS[task], **settings}}
         data = {"drop_overlap": drop, "folds": folds}
         config = validate(RunConfig, {"name": "x", "tasks": tasks, "data": data}, "x")
@@ -66,7 +72,7 @@ def read(tmp_path: Path) -> Read:
             tmp_path,
             "error",
             1,
-            labelled=True,
+            labelled=labelled,
             fold=(1, folds) if folds else None,
             drop_overlap=drop,
             held_out=find_held_out(config, tmp_path),
@@ -112,6 +118,12 @@ def test_a_task_that_has_no_part_counts_as_well(read, tmp_path):
         assert (held.pairs == with_two.pairs).all()
         assert held.files == with_two.files
         assert len(held.pairs) >= 3
+
+
+def test_rows_read_without_labels_stay(read):
+    """Who asks for answers wants one for every row."""
+    assert len(texts(read("one", True, labelled=False))) == 6
+    assert len(texts(read("two", "texts", labelled=False))) == 3
 
 
 def test_the_report_tells(read):
