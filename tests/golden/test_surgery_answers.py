@@ -378,6 +378,8 @@ def test_the_bargain_is_struck(num_tasks):
         )
         assert combined.norm().item() == pytest.approx(num_tasks**0.5)
         assert NashMTL()(gradients, generator()).norm().item() == pytest.approx(1.0)
+        longer = NashMTL(max_norm=9.0)(gradients, generator())
+        torch.testing.assert_close(longer, combined)  # cut, never stretched
 
 
 def test_no_task_bargains_better_for_a_louder_gradient():
