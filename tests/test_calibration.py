@@ -86,9 +86,10 @@ def test_the_class_chosen_never_changes(temperature):
     chances = softmax(generator.normal(size=(500, 5), scale=8), axis=1)
     near = np.full((5, 5), 0.2)  # each a step of rounding above the others
     near[np.arange(5), np.arange(5)] = np.nextafter(0.2, 1)
+    beside = np.array([[0.1, 0.45, np.nextafter(0.45, 1)]])  # and one that is far below
     exact = np.full((1, 5), 0.2)
     sure = np.eye(5)
-    for some in (chances, near, exact, sure):
+    for some in (chances, near, beside, exact, sure):
         scaled = apply_temperature(some, temperature)
         assert (scaled.argmax(axis=1) == some.argmax(axis=1)).all()
         assert scaled.sum(axis=1) == pytest.approx(np.ones(len(some)))
@@ -126,7 +127,14 @@ def test_the_ends_of_temperatures():
     assert fit_temperature([0] * 6, chances) == pytest.approx(LOWEST)
     assert fit_temperature([1] * 6, chances) == pytest.approx(HIGHEST)
     assert fit([0] * 6, chances).at_the_limit
+    assert fit([1] * 6, chances).at_the_limit
     assert not fit(LABELS * 4, CHANCES * 4).at_the_limit
+
+
+@pytest.mark.parametrize("chances", [CHANCES[:4], np.array(CHANCES)[:, 0]])
+def test_labels_of_other_rows_are_refused(chances):
+    with pytest.raises(ValueError, match="for 5 labels"):
+        fit_temperature(LABELS, chances)
 
 
 def test_a_temperature_takes_right_and_wrong_answers():

@@ -120,6 +120,9 @@ def test_each_label_is_voted_on_by_itself():
     assert combine(answers, "mean", 0.5)[0] == pytest.approx([1.3 / 3, 0.4, 1.3 / 3])
     # Of two who differ the mean decides.
     assert (combine(answers[:2], "mode", 0.5)[0] >= 0.5).tolist() == [True, True, True]
+    # A member that just reaches the threshold says yes.
+    just = np.array([[[0.5]], [[0.5]], [[0.2]]])
+    assert combine(just, "mode", 0.5)[0] == pytest.approx([0.5])
     # One very sure member is outvoted: the others' mean stands.
     sure = np.array([[[0.99]], [[0.4]], [[0.3]]])
     assert combine(sure, "mode", 0.5)[0] == pytest.approx([0.35])

@@ -110,9 +110,8 @@ def weigh_classes(counts: Tensor, power: float) -> Tensor:
     count), what scikit-learn calls balanced. A class without rows has weight 1 and no part in it.
     """
     there = counts > 0
-    shares = torch.where(there, counts.double().clamp(min=1), 0.0)
-    inverse = torch.where(there, shares.clamp(min=1) ** -power, 0.0)
-    scale = shares.sum(-1, keepdim=True) / (shares * inverse).sum(-1, keepdim=True).clamp(min=1)
+    inverse = torch.where(there, counts.double() ** -power, 0.0)
+    scale = counts.sum(-1, keepdim=True) / (counts * inverse).sum(-1, keepdim=True)
     return torch.where(there, inverse * scale, 1.0).float()
 
 

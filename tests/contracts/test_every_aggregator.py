@@ -70,9 +70,10 @@ def test_gradients_of_0_do_no_harm(aggregator, zeros):
 
 
 def test_equal_and_opposite_gradients_do_no_harm(aggregator):
-    one = draw(1)[0]
-    assert aggregator(torch.stack([one, -one]), generator()).isfinite().all()
-    assert aggregator(torch.stack([one, one, -one]), generator()).isfinite().all()
+    for seed in range(8):  # rounding may put a cosine beyond 1
+        one = draw(1, seed=seed)[0]
+        assert aggregator(torch.stack([one, -3 * one]), generator()).isfinite().all()
+        assert aggregator(torch.stack([one, one, -one]), generator()).isfinite().all()
 
 
 def test_no_shared_parameters_do_no_harm(aggregator):

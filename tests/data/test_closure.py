@@ -67,6 +67,10 @@ def test_a_chain_closes():
     assert counts == {"groups": 2, "labelled 1": 3}
 
 
+def test_two_pairs_are_enough():
+    assert close([("a", "b", 1), ("b", "c", 1)])[0] == {pair("a", "c")}
+
+
 def test_spelling_does_not_make_a_text_another():
     found, _ = close([("What is it?", "b", 1), ("what is  it", "c", 1), ("C!", "d", 1)])
     # the first spelling by the alphabet stands for all
@@ -99,12 +103,23 @@ def test_caps():
     assert len(close([*star, *other])[0]) == 18
     assert len(close([*star, *other], per_group=4)[0]) == 4 + 3
     assert len(close([*star, *other], per_group=4, most=5)[0]) == 5
+    assert len(close([*star, *other], per_group=1)[0]) == 2
+    assert len(close([*star, *other], most=19)[0]) == 18
     found, counts = close([*star, *other], largest=6)
     assert len(found) == 3
     assert counts["of them of more than 6 texts"] == 1
     assert close(star, per_group=4, seed=1) == close(star, per_group=4, seed=1)
     drawn = {frozenset(close(star, per_group=4, seed=seed)[0]) for seed in range(5)}
     assert len(drawn) > 1
+
+
+@pytest.mark.parametrize(("largest", "inside", "between"), [(4, 3, 3), (3, 0, 0)])
+def test_a_group_may_be_as_large_as_is_said(largest, inside, between):
+    """A hub and its three tips are 4 texts; x is not the hub, so it is none of the tips."""
+    star: Pairs = [("hub", f"t{i}", 1) for i in range(3)]
+    found, counts = close([*star, ("x", "hub", 0)], largest=largest, negatives=True)
+    assert [sum(label == own for _, label in found) for own in (1, 0)] == [inside, between]
+    assert counts.get(f"of them of more than {largest} texts", 0) == (largest < 4)
 
 
 def make_pairs(draw: random.Random) -> Pairs:
@@ -174,9 +189,10 @@ def test_settings_that_make_no_sense(settings, told):
         Closure(**settings)
 
 
-def test_it_is_for_yes_or_no_pairs(tmp_path):
+@pytest.mark.parametrize(("kind", "text"), [("score", ("a", "b")), ("binary", ("a",))])
+def test_it_is_for_yes_or_no_pairs(tmp_path, kind, text):
     (tmp_path / "a.csv").write_text("a,b,label\nx,y,1\n", encoding="utf-8")
-    table = {"kind": "score", "text": ("a", "b"), "label": "label", "train": "a.csv"}
+    table = {"kind": kind, "text": text, "label": "label", "train": "a.csv"}
     task = TaskConfig.model_validate({**table, "augment": "closure"})
     with pytest.raises(RecipeError, match=r"tasks.t.augment.0: it is for pairs that mean the same"):
         Split("t", task, "train", tmp_path, "error", 1, labelled=True)

@@ -50,7 +50,9 @@ def test_equal_exactly_where_texts_are(texts: list[str]) -> None:
     assert len(set(prints(texts))) == len(set(plain))
 
 
-def test_shared_examples(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("chunk", [1, 2, 100])
+def test_shared_examples(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr("plait.data.fingerprints.CHUNK", chunk)
     train = Dataset.from_texts([("a", "b"), ("c", "d"), ("e", "f")], tokenizer, 16)
     dev = Dataset.from_texts([("x", "y"), ("B.", "A"), ("b", "a"), ("c", "D!")], tokenizer, 16)
     found = shared_examples(train, dev)

@@ -64,6 +64,15 @@ def test_drawn_rows_are_dealt_and_dev_files_are_not_read(tiny_recipe):
     assert sorted(dev + train) == sorted(ids(load(recipe, "train", "tasks.mood.count=20")))
 
 
+@pytest.mark.parametrize("split", ["test", "unlabelled"])
+def test_other_splits_are_read_whole(tiny_recipe, split):
+    recipe = tiny_recipe()
+    rows = "".join(f"{i},a {i} of its own,bad\n" for i in range(6))
+    (recipe.parent / "more.csv").write_text(f"id,text,label\n{rows}", encoding="utf-8")
+    found = load(recipe, split, f"tasks.mood.{split}='more.csv'", "data.folds=2")["mood"]
+    assert found.texts() == [(f"a {i} of its own",) for i in range(6)]
+
+
 def test_changed_copies_are_for_training_alone(tiny_recipe):
     recipe = tiny_recipe()
     path = recipe.parent / "mood-train.csv"

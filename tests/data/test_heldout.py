@@ -12,7 +12,7 @@ import pytest
 from plait.card import make_card
 from plait.config import RunConfig
 from plait.config.checking import validate
-from plait.data import find_held_out
+from plait.data import Dataset, find_held_out
 from plait.data.split import Split
 from plait.errors import DataError, RecipeError
 from plait.training.holding import find_missing
@@ -55,7 +55,13 @@ def read(tmp_path: Path) -> Read:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
 
-    def run(task: str, drop: Any = False, folds: int | None = None, **settings: Any) -> Split:
+    def run(
+        task: str,
+        drop: Any = False,
+        folds: int | None = None,
+        labelled: bool = True,
+        **settings: Any,
+    ) -> Split:
         tasks = {**TASKS, task: {**TASKS[task], **settings}}
         data = {"drop_overlap": drop, "folds": folds}
         config = validate(RunConfig, {"name": "x", "tasks": tasks, "data": data}, "x")
@@ -66,7 +72,7 @@ def read(tmp_path: Path) -> Read:
             tmp_path,
             "error",
             1,
-            labelled=True,
+            labelled=labelled,
             fold=(1, folds) if folds else None,
             drop_overlap=drop,
             held_out=find_held_out(config, tmp_path),
@@ -114,6 +120,12 @@ def test_a_task_that_has_no_part_counts_as_well(read, tmp_path):
         assert len(held.pairs) >= 3
 
 
+def test_rows_read_without_labels_stay(read):
+    """Who asks for answers wants one for every row."""
+    assert len(texts(read("one", True, labelled=False))) == 6
+    assert len(texts(read("two", "texts", labelled=False))) == 3
+
+
 def test_the_report_tells(read):
     assert [str(report) for report in read("one", True).reports] == [
         "one-train.csv: 3 rows, 2 left out, which dev or test has",
@@ -134,6 +146,13 @@ def test_a_pattern_that_takes_in_dev_or_test_is_refused(read, tmp_path, pattern,
     assert texts(read("one", train="one-dev.csv")) == ["a good film!"]  # by name, it is meant
 
 
+def test_a_pattern_may_take_in_the_files_that_a_fold_is_of(read):
+    """The rows of the fold are held out, not the files, which are for training."""
+    rows = texts(read("one", folds=2, train="one-[tm][ro]*.csv"))
+    assert rows
+    assert set(rows) < set(texts(read("one", train="one-[tm][ro]*.csv")))
+
+
 def test_pairs_count_as_pairs_in_either_order(read):
     """Texts of a dev pair may be there in other pairs, and in those of one text."""
     assert texts(read("two")) == [("x", "y"), ("y", "z"), ("new", "text")]
@@ -151,6 +170,28 @@ def test_a_text_of_a_pair_may_be_enough(read):
     assert texts(more) == [("new", "text"), ("text", "new")]
     names = [json.dumps(read("two", how).describe()) for how in (False, True, "texts")]
     assert len(set(names)) == 3
+
+
+def test_either_text_of_a_pair_is_enough(read, tmp_path):
+    """A first text and a second one that are held out, each beside one that is not."""
+    (tmp_path / "mixed.csv").write_text("a,b,y\nx,q,1\nq,Z.,0\nq,r,1\n", encoding="utf-8")
+    assert texts(read("two", "texts", train="mixed.csv")) == [("q", "r")]
+    assert len(texts(read("two", True, train="mixed.csv"))) == 3
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 100])
+def test_each_text_is_told_apart_for_those_who_learn_from_bare_texts(
+    read, tmp_path, tokenizer, monkeypatch, chunk
+):
+    """As many rows as there are, however few are read at a time."""
+    monkeypatch.setattr("plait.data.fingerprints.CHUNK", chunk)
+    read("one")  # writes the files
+    held_out = find_held_out(validate(RunConfig, {"name": "x", "tasks": TASKS}, "x"), tmp_path)
+    pairs = Dataset.from_texts([("x", "q"), ("q", "r"), ("q", "Z."), ("y", "z")], tokenizer, 16)
+    expected = [[True, False], [False, False], [False, True], [True, True]]
+    assert held_out.has_texts(pairs).tolist() == expected
+    alone = Dataset.from_texts([("q",), ("Good film",)], tokenizer, 16)
+    assert held_out.has_texts(alone).tolist() == [[False], [True]]
 
 
 @pytest.mark.parametrize(("how", "left"), [(False, 2), (True, 2), ("added", 2), ("texts", 1)])

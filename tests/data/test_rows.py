@@ -21,6 +21,7 @@ from plait.errors import DataError
 from plait.types import TaskSpec
 
 FIVE = TaskSpec(kind="classes", labels=5, text="text")
+MIXED = TaskSpec(kind="classes", labels=("0", "2", "1"), text="text")
 MOOD = TaskSpec(kind="classes", labels=("sad", "so-so", "Glad"), text="text")
 YES_NO = TaskSpec(kind="binary", text="text")
 SCORE = TaskSpec(kind="score", range=(0, 5), text="text")
@@ -278,6 +279,11 @@ def test_ids(tmp_path: Path, write_rows: WriteRows) -> None:
         (FIVE, {"1": 0, "5": 4}, "5.0", 4),
         (YES_NO, {}, "Yes", 1),
         (YES_NO, {}, "false", 0),
+        (YES_NO, {}, "TRUE", 1),
+        (MIXED, {}, "0", 0),
+        (MIXED, {}, "2", 1),  # by its word, not by its number
+        (MIXED, {}, "1.0", 2),
+        (MOOD, {" up ": 2}, "up", 2),
         (YES_NO, {"entailment": 1, "neutral": 0}, "neutral", 0),
         (SCORE, {}, "4.25", 4.25),
         (SCORE, {}, "1e0", 1),
@@ -293,6 +299,8 @@ def test_labels(spec: TaskSpec, label_map: dict[str, float], written: str, value
     [
         (FIVE, {"1": 0, "5": 4}, "0"),  # the map starts at 1: 0 is not a class here
         (TaskSpec(kind="classes", labels=("1", "2", "3"), text="text"), {}, "0"),
+        (MIXED, {"5": 0}, "1"),  # the map says which numbers there are
+        (MOOD, {}, "true"),
         (MOOD, {"up": 7}, "up"),
         (MOOD, {"up": 0.5}, "up"),
     ],

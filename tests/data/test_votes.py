@@ -47,7 +47,7 @@ def rows_of(*votes: tuple[Any, ...]) -> list[dict[str, Any]]:
 VOTES = rows_of(
     ("entailment", "entailment", "neutral"),
     ("neutral", "contradiction", ""),
-    ("contradiction", "", ""),
+    ("contradiction", " ", None),
 )
 MEANS = [pytest.approx(13 / 3), 1.5, 0.0]
 

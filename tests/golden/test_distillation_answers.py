@@ -51,6 +51,20 @@ def test_labels_by_hand():
     assert float(loss) == pytest.approx((0.5 * hard + 0.5 * 4 * divergence) / 2)
 
 
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_each_label_learns_from_the_teachers_yes_and_no(temperature):
+    generator = torch.Generator().manual_seed(0)
+    student, teacher = torch.randn(2, 5, 3, generator=generator) * 2
+    known = torch.randint(2, (5, 3), generator=generator).float()
+    spec = TaskSpec(kind="labels", labels=3, text=("text",))
+    loss = make(spec, temperature=temperature, weight=0.3)
+    found = loss(student, torch.cat([known, teacher.sigmoid()], dim=1))
+    p, q = ((logits / temperature).sigmoid() for logits in (teacher, student))
+    divergence = p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()
+    hard = F.binary_cross_entropy_with_logits(student, known)
+    torch.testing.assert_close(found, 0.7 * hard + 0.3 * temperature**2 * divergence.mean())
+
+
 def test_two_logits_and_their_difference_learn_the_same():
     labels = torch.tensor([[1.0, 0.3, 0.7], [0.0, 0.6, 0.4]])
     one = torch.tensor([[0.4], [-1.2]])

@@ -179,6 +179,19 @@ def test_weights_that_make_no_sense(weights, message):
         build("cross-entropy", CLASSES, weights=weights)
 
 
+def test_a_class_of_weight_0_does_not_count():
+    logits, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 1])
+    loss = build("cross-entropy", CLASSES, weights={"b": 0})
+    expected = F.cross_entropy(logits[[0, 2]], labels[[0, 2]], reduction="sum") / 4
+    torch.testing.assert_close(loss(logits, labels), expected)
+
+
+def test_no_training_labels_weigh_all_classes_alike():
+    loss = build("cross-entropy", CLASSES, weights="balanced")
+    loss.begin(torch.tensor([], dtype=torch.long), torch.device("cpu"))
+    assert loss.weights.tolist() == [1.0, 1.0, 1.0]
+
+
 def test_weights_by_labels_need_the_labels():
     loss = build("bce", BINARY, weights="balanced")
     with pytest.raises(RuntimeError, match="not known before begin"):

@@ -35,6 +35,14 @@ def test_info_nce_is_the_ranking_loss_at_a_scale_of_1_over_temperature(columns):
     torch.testing.assert_close(ours, ranking_loss(*parts))
 
 
+def test_cosines_are_not_rounded_to_half_precision():
+    """Over a temperature of 1/20 its steps would be large, of vectors however exact."""
+    vectors = torch.randn(8, 7, generator=torch.Generator().manual_seed(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = InfoNCE(0.05)(vectors, torch.arange(4))
+    torch.testing.assert_close(ours, ranking_loss(*vectors.split(4)))
+
+
 class FixedVectors(torch.nn.Module):
     """A stand-in for a SentenceTransformer: what it is fed are the vectors already."""
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from plait.aggregators import AGGREGATORS, Aggregator
 from plait.aggregators.base import multiply_in_pieces
 from plait.aggregators.gradvac import GradVac
+from plait.aggregators.mgda import find_shortest
 from plait.aggregators.nash_mtl import NashMTL
 from plait.aggregators.pcgrad import PCGrad
 from plait.errors import RecipeError
@@ -129,6 +130,14 @@ def test_gradvac_by_hand():
     assert gradvac.tensors()["a/b"].item() == pytest.approx(0.3)
 
 
+def test_a_gradient_of_0_tells_gradvac_nothing():
+    gradvac = GradVac(beta=0.5)
+    gradvac.load_tensors({"a/b": torch.tensor(0.6), "b/a": torch.tensor(0.6)})
+    alone = torch.tensor([[1.0, 2.0], [0.0, 0.0]])
+    torch.testing.assert_close(gradvac(alone, generator(), ["a", "b"]), alone[0])
+    assert targets_of(gradvac, "ab").flatten().tolist() == pytest.approx([0, 0.6, 0.6, 0])
+
+
 def test_gradvac_leaves_gradients_that_agree_as_usual():
     gradients = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
     gradvac = GradVac(beta=0.01)
@@ -210,6 +219,22 @@ def test_nobody_loses_by_mgda(num_tasks):
         gradients = draw(num_tasks, 8, seed).double()
         d = answer("mgda", gradients)
         assert (gradients @ d >= d @ d - 1e-9 * gradients.norm(dim=1).max()).all()
+
+
+@pytest.mark.parametrize("num_tasks", [3, 5, 8])
+def test_mgda_stays_between_the_gradients(num_tasks):
+    """Weights of 0 or more: the shortest vector in line with them all would satisfy the above."""
+    some_are_left_out = False
+    for seed in range(10):
+        numbers = np.random.default_rng(seed)
+        gradients = numbers.normal(size=(num_tasks, 12)) * numbers.lognormal(size=(num_tasks, 1))
+        weights = find_shortest(gradients @ gradients.T)
+        assert weights.min() >= 0
+        assert weights.sum() == pytest.approx(1)
+        shortest = weights @ gradients
+        assert (gradients @ shortest >= shortest @ shortest - 1e-9).all()
+        some_are_left_out |= bool((weights == 0).any())
+    assert some_are_left_out
 
 
 def test_mgda_does_not_hang_on_rounding():
@@ -353,6 +378,8 @@ def test_the_bargain_is_struck(num_tasks):
         )
         assert combined.norm().item() == pytest.approx(num_tasks**0.5)
         assert NashMTL()(gradients, generator()).norm().item() == pytest.approx(1.0)
+        longer = NashMTL(max_norm=9.0)(gradients, generator())
+        torch.testing.assert_close(longer, combined)  # cut, never stretched
 
 
 def test_no_task_bargains_better_for_a_louder_gradient():

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from plait.results.significance import (
+    Difference,
     Expected,
     Spread,
     accuracy_variance,
@@ -45,7 +46,15 @@ def test_a_p_value_can_be_of_another_null():
 
 def test_equal_differences_leave_no_doubt():
     assert compare_paired([0.25, 0.25, 0.25]).p_value() == 0
+    assert compare_paired([0.25, 0.25, 0.25]).interval == (0.25, 0.25)
     assert compare_paired([0.0, 0.0, 0.0]).p_value() == 1
+
+
+def test_a_side_that_does_not_vary_adds_nothing():
+    own, none = Spread(0.0001, 2), Spread(0.0, 1)
+    alone, both = (Difference(0.01, parts, 3, False) for parts in ((own,), (none, own)))
+    assert both.interval == pytest.approx(alone.interval)
+    assert both.p_value() == pytest.approx(alone.p_value())
 
 
 # --- by what all rows tell of the spread -------------------------------------------------
@@ -73,6 +82,17 @@ def test_variances_are_moderated_as_in_limma():
             0.000610877648849464,
         ]
     )
+
+
+@pytest.mark.parametrize("spread", [1.0, 1.5, 3.0])
+def test_rows_a_little_farther_apart_than_chance_are_not_all_alike(spread):
+    """Smyth's equation by scipy: its variances vary as much as chance does not explain."""
+    variances, halves = [math.exp(spread * i) for i in (-1, -0.5, 0, 0.5, 1)], 4.0
+    apart = np.var(np.log(variances), ddof=1) - special.polygamma(1, halves)
+    assert apart > 0
+    expected = expect_spread([Spread(v, 2 * halves) for v in variances])
+    assert expected is not None
+    assert special.polygamma(1, expected.freedom / 2) == pytest.approx(apart)
 
 
 def test_rows_no_farther_apart_than_chance_share_one_variance():

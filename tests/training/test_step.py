@@ -416,6 +416,30 @@ def test_terms_are_means_over_the_turns_like_losses(tiny_model, make_step, batch
     torch.testing.assert_close(two.terms["near"], one.terms["near"])
 
 
+class Stray(Regularizer):
+    """Test only: runs a backward pass of its own on the way, and adds nothing."""
+
+    def __call__(
+        self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
+    ) -> Tensor:
+        model(task, batch.tokens).square().sum().backward()
+        return outputs.new_zeros(())
+
+
+@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
+def test_what_a_regularizer_asks_for_on_the_way_is_no_part_of_the_gradient(
+    tiny_model, make_step, batches, aggregator
+):
+    plain, strayed = (
+        make_step(tiny_model(), aggregator, regularizers=terms) for terms in ((), (Stray(),))
+    )
+    for step in (plain, strayed):
+        for _ in range(2):
+            torch.manual_seed(0)
+            step([batches, {"mood": batches["mood"]}])
+    assert torch.equal(plain.gradients.total, strayed.gradients.total)
+
+
 # --- weighting ---------------------------------------------------------------------------
 
 
@@ -662,12 +686,15 @@ def test_an_aggregator_that_wants_the_sum_is_handed_it(tiny_model, make_step, ba
     assert torch.equal(halved.gradients.total[heads:], plain.gradients.total[heads:])
 
 
-def test_watching_the_sum_does_not_change_it(tiny_model, make_step, batches):
+@pytest.mark.parametrize("tasks", [("mood", "near"), ("mood", "same", "near")])
+def test_watching_the_sum_does_not_change_it(tiny_model, make_step, batches, tasks):
     plain, watched = (
-        make_step(tiny_model(), {"name": "sum", "watch": watch}) for watch in (False, True)
+        make_step(tiny_model(), {"name": "sum", "watch": watch}, tasks=tasks)
+        for watch in (False, True)
     )
     assert len(plain.gradients.rows) == 1
-    assert len(watched.gradients.rows) == 3
+    assert len(watched.gradients.rows) == len(tasks)
+    batches = {task: batches[task] for task in tasks}
     halves = [{t: part(b, i, i + 2) for t, b in batches.items()} for i in (0, 2)]
     for turns in ([batches], halves):
         plain(turns)
@@ -794,6 +821,19 @@ def test_tasks_in_one_pass_make_the_same_updates(
     passes = {None: 1, "bregman": 2, "smart": 3, "smart-unit": 3}[regularizer]
     looks = 3 if weighting == "famo" else 0
     assert len(calls) == 3 * (passes + looks)
+
+
+def test_tasks_of_other_regularizers_do_not_join(tiny_model, make_step, batches):
+    """A pass of all tasks would give every one of them the terms of all."""
+    turn = {task: joinable(batch) for task, batch in batches.items()}
+    results = []
+    for together in (None, Buckets((16,), (200,))):
+        step = make_step(tiny_model())
+        tasks = {**step.tasks, "near": replace(step.tasks["near"], regularizers=(Nudge(),))}
+        own = Step(step.model, tasks, step.aggregator, step.optimizer, together=together)
+        results.append(own([turn]))
+    assert results[0].terms.keys() == results[1].terms.keys() == {"near"}
+    assert torch.equal(results[0].grad_norm, results[1].grad_norm)
 
 
 def counted(function, calls: list):
