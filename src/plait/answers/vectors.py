@@ -115,7 +115,7 @@ class ParquetVectors(VectorFormat):
         """Return the rows as one batch of the stream."""
         empty = np.isnan(vectors[:, 0]) if len(vectors) else np.zeros(0, dtype=bool)
         flat = pa.array(np.ascontiguousarray(vectors[~empty], dtype=np.float32).reshape(-1))
-        ends = np.cumsum([0, *np.where(empty, 0, self.width)], dtype=np.int32)
+        ends = np.append(0, np.cumsum(np.where(empty, 0, self.width)))
         # A list is missing where it would begin at nothing.
         starts = pa.array(ends, pa.int32(), mask=np.append(empty, False))
         column = pa.ListArray.from_arrays(starts, flat)
