@@ -45,7 +45,7 @@ def test_truncation_and_padding_are_off(tmp_path: Path, roberta: tokenizers.Toke
 
 
 def test_encode(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.data.tokens.BATCH", 2)
+    monkeypatch.setattr("plait.data.words.BATCH", 2)
     texts = ["The GOOD film", "bad", "xyz!", "", "☃ a"]
     flat, lengths = tokenizer.encode(texts, limit=2)
     assert flat.dtype == lengths.dtype == np.int32

@@ -49,6 +49,17 @@ def test_tokenising():
     assert f"| seconds | {numbers['first_start_s']:.0f} | {numbers['second_start_s']:.2f} |" in PAGE
     assert f"| peak memory, MiB | {first} | {second} |" in PAGE
     assert f"{numbers['imports_mib']} MiB are there once the imports are done" in PAGE
+    quora = json.loads((ROOT / "results" / "tokenise-quora.json").read_text(encoding="utf-8"))
+    rows, unit = quora["settings"]["rows"], quora["plait"]["plait"]["median"]
+    assert f"{rows:,} pairs of the course's" in PAGE
+    assert f"take {rows / unit:.1f}\nseconds, {round(unit, -2):,.0f} rows a second" in PAGE
+    peer = quora["peers"]["datasets.map"]["median"]
+    assert f"`datasets.map` has {round(peer, -2):,.0f}" in PAGE
+    assert f"{quora['ratios']['plait']:.1f} times as fast here" in PAGE
+    benchmark = json.loads(
+        (ROOT / "results" / "bench" / "tokenise.json").read_text(encoding="utf-8")
+    )
+    assert f"[benchmark](speed.md#tokenising) has {benchmark['ratios']['plait']:.1f}" in PAGE
 
 
 def test_large_data():

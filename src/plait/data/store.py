@@ -11,6 +11,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import chain
@@ -27,7 +28,6 @@ from plait.data.digests import new_digest
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import cache_root
 from plait.data.rows import FileReport
-from plait.data.source import pieces
 from plait.data.split import Extension, Place, Progress, Split, SplitName
 from plait.errors import DataError
 
@@ -43,12 +43,9 @@ if TYPE_CHECKING:
     from plait.data.tokens import Tokenizer
     from plait.types import Truncate
 
-    Encode = Callable[[Sequence[str]], tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]
-    """Texts become their tokens end to end, and their uncut lengths."""
+    Encode = Callable[[Any], tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]
+    """An array of strings becomes their tokens end to end, and their uncut lengths."""
 
-
-PIECE = 1 << 20
-"""Bytes of text that are tokenised together."""
 
 PARTS = ("ids", "offsets", "lengths")
 """Of a Ragged, as an entry of the cache names them."""
@@ -349,20 +346,21 @@ def _tokenise(
         writer.append(f"{name}_offsets", offsets)
         ends[name] = int(offsets[-1]) if len(offsets) else ends[name]
 
-    for rows in source.rows(progress):
-        for name, texts in zip(columns, rows.texts, strict=True):
-            for some in pieces(texts, PIECE):
-                flat, lengths = encode(some.to_pylist())
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        for rows in source.rows(progress):
+            prints = beside.submit(fingerprint, rows.texts)
+            for name, texts in zip(columns, rows.texts, strict=True):
+                flat, lengths = encode(texts)
                 writer.append(f"{name}_ids", flat)
                 writer.append(f"{name}_lengths", lengths)
                 append_offsets(name, np.minimum(lengths, limit))
-        if rows.labels is not None:
-            kind = np.int64 if source.task.kind == "classes" else np.float32
-            writer.append("labels", rows.labels.astype(kind).ravel())
-        names = [name.encode() for name in rows.ids.to_pylist()]
-        writer.append("row_ids", np.frombuffer(b"".join(names), np.uint8))
-        append_offsets("row_id", np.array([len(name) for name in names], np.int64))
-        writer.append("fingerprints", fingerprint(rows.texts))
+            if rows.labels is not None:
+                kind = np.int64 if source.task.kind == "classes" else np.float32
+                writer.append("labels", rows.labels.astype(kind).ravel())
+            names = [name.encode() for name in rows.ids.to_pylist()]
+            writer.append("row_ids", np.frombuffer(b"".join(names), np.uint8))
+            append_offsets("row_id", np.array([len(name) for name in names], np.int64))
+            writer.append("fingerprints", prints.result())
     return {
         "report": [asdict(report) for report in source.reports],
         "extensions": [asdict(made) for made in source.extensions],

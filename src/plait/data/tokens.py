@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from plait.data.source import pieces
+from plait.data.words import Words, encode
 from plait.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -24,8 +27,13 @@ if TYPE_CHECKING:
 
     from plait.types import Truncate
 
-BATCH = 8192
-"""Texts encoded at once: enough to keep every core busy, some 20 MB of encodings."""
+    Ints = npt.NDArray[np.int32]
+
+PIECE = 1 << 20
+"""Bytes of text that are tokenised together."""
+
+MANY = 64
+"""Texts of which some words are likely to be the same: fewer are tokenised as they are."""
 
 _PAD_NAMES = ("[PAD]", "<pad>")
 _MASK_NAMES = ("[MASK]", "<mask>")
@@ -104,6 +112,10 @@ class Tokenizer:
         return int(self._inner.get_vocab_size(with_added_tokens=True))
 
     @cached_property
+    def _words(self) -> Words | None:
+        return Words(self._inner) if Words.suit(self._inner) else None
+
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of everything that decides how a text is cut into tokens."""
         return hashlib.blake2b(self._inner.to_str().encode("utf-8"), digest_size=16).hexdigest()
@@ -118,30 +130,20 @@ class Tokenizer:
         return Layout((before, after), (first, between, last), second_type, self.pad_id)
 
     def encode(
-        self, texts: Sequence[str], limit: int | None = None, truncate: Truncate = "head"
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        self, texts: Sequence[str] | Any, limit: int | None = None, truncate: Truncate = "head"
+    ) -> tuple[Ints, Ints]:
         """Return the texts' tokens end to end, each cut to `limit`, and their uncut lengths.
 
-        No special tokens. All cores take part.
+        No special tokens. The texts may be a pyarrow array of strings.
         """
-        flat: list[int] = []
-        lengths = np.empty(len(texts), np.int32)
-        parts = []
-        for start in range(0, len(texts), BATCH):
-            batch = list(texts[start : start + BATCH])
-            for i, encoding in enumerate(
-                self._inner.encode_batch_fast(batch, add_special_tokens=False), start
-            ):
-                ids = encoding.ids
-                lengths[i] = len(ids)
-                if truncate == "head-tail" and limit is not None and len(ids) > limit:
-                    tail = limit // 2
-                    flat += [*ids[: limit - tail], *ids[len(ids) - tail :]]
-                else:
-                    flat += ids[:limit]
-            parts.append(np.array(flat, np.int32))
-            flat.clear()
-        return np.concatenate(parts) if parts else np.empty(0, np.int32), lengths
+        strings = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.string())
+        words = self._words if len(strings) >= MANY else None
+        parts = [(np.empty(0, np.int32), np.empty(0, np.int32))]
+        for some in pieces(strings, PIECE):
+            flat, lengths = words.encode(some) if words else encode(self._inner, some.to_pylist())
+            parts.append((_cut(flat, lengths, limit, truncate), lengths))
+        every_flat, every_length = map(np.concatenate, zip(*parts, strict=True))
+        return every_flat, every_length
 
     def _find(self, name: str | None, usual: tuple[str, ...]) -> int | None:
         for candidate in (name, *usual):
@@ -150,6 +152,19 @@ class Tokenizer:
                 if found is not None:
                     return int(found)
         return None
+
+
+def _cut(flat: Ints, lengths: Ints, limit: int | None, truncate: Truncate) -> Ints:
+    """Leave `limit` tokens of every text, given all texts' end to end."""
+    if limit is None or lengths.max(initial=0) <= limit:
+        return flat
+    tail = limit // 2 if truncate == "head-tail" else 0
+    ends = np.cumsum(lengths, dtype=np.int64)
+    from_start = np.arange(len(flat)) - np.repeat(ends - lengths, lengths)
+    to_end = np.repeat(ends, lengths) - np.arange(len(flat))
+    is_short = np.repeat(lengths <= limit, lengths)
+    cut: Ints = flat[is_short | (from_start < limit - tail) | (to_end <= tail)]
+    return cut
 
 
 def _specials(encoding: Any, num_texts: int) -> tuple[tuple[int, ...], ...]:
