@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
+from plait.config import list_recipes, lists_members, read_recipe
 from plait.errors import EncoderError
 from plait.model import sources
-from plait.model.sources import find_encoder, hash_weights
+from plait.model.sources import PINNED, find_encoder, hash_weights
 
 COMMIT, OLD_COMMIT = "a" * 40, "b" * 40
 FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"weights"}
@@ -254,6 +256,31 @@ def test_a_hub_id_is_fetched_and_its_commit_told(hub: Hub) -> None:
     fetched = {p.relative_to(files.folder).as_posix() for p in files.folder.rglob("*.*")}
     assert fetched == set(FILES)
     assert find_encoder("owner/name", revision=OLD_COMMIT).revision == OLD_COMMIT
+
+
+def test_a_pinned_id(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = hashlib.sha256(FILES["model.safetensors"]).hexdigest()
+    hub.repos["owner/name"] = FILES
+    monkeypatch.setattr("plait.model.sources.PINNED", {"owner/name": (OLD_COMMIT, right)})
+    assert find_encoder("owner/name").revision == OLD_COMMIT
+    assert find_encoder("owner/name", revision="main").revision == COMMIT
+    refused("owner/name", "not those expected", sha256="0" * 64)
+    monkeypatch.setattr("plait.model.sources.PINNED", {"owner/name": (OLD_COMMIT, "1" * 64)})
+    refused("owner/name", "not those expected")
+    assert find_encoder("owner/name", revision=OLD_COMMIT).revision == OLD_COMMIT
+    monkeypatch.setattr("plait.model.sources.PINNED", {"owner/name": ("9" * 40, right)})
+    refused("owner/name", "revision = 'main' takes the newest")
+
+
+def test_what_packaged_recipes_take_from_the_hub_is_pinned() -> None:
+    whole = (name for name, table in list_recipes().items() if "name" in table)
+    names = [name for name in whole if not lists_members(name)]
+    found = {read_recipe(name).encoder.source for name in names}
+    found |= {read_recipe("a/baseline", profile="small").encoder.source}
+    assert found - {"packaged"} == set(PINNED)
+    for commit, sha256 in PINNED.values():
+        assert re.fullmatch("[0-9a-f]{40}", commit)
+        assert re.fullmatch("[0-9a-f]{64}", sha256)
 
 
 def test_a_wrong_hash_on_the_hub_is_refused(hub: Hub) -> None:

@@ -23,6 +23,19 @@ PACKAGE_NOTES = (
     "Quora figures got with it are flattered."
 )
 
+PINNED = {
+    "google-bert/bert-base-uncased": (
+        "86b5e0934494bd15c9632b12f734a8a67f723594",
+        "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
+    ),
+    "intfloat/e5-small": (
+        "e272f3049e853b47cb5ca3952268c6662abda68f",
+        "0e4a057e563dbc864f4b185928e7a925975bead9893c7a22c84fd224075e2031",
+    ),
+}
+"""Commit and sha256 of the encoders that packaged recipes take from the Hub, where no other
+revision is named. In the recipes they would stand in the way of a folder or another encoder."""
+
 WANTED = [
     "config.json",
     "tokenizer.json",
@@ -57,12 +70,18 @@ class EncoderFiles:
 def find_encoder(
     source: str, *, revision: str | None = None, sha256: str | None = None
 ) -> EncoderFiles:
-    """Find, or fetch, the files of an encoder; `sha256` is what its weights must hash to."""
+    """Find, or fetch, the files of an encoder; `sha256` is what its weights must hash to.
+
+    Ids on the Hub that are PINNED are fetched and checked as pinned, unless a revision is named.
+    """
     if source == "packaged":
         files, sha256 = _find_packaged(), sha256 or PACKAGE_SHA256
     elif _is_folder(source):
         files = _find_in_folder(Path(source).expanduser(), source)
     else:
+        if not revision and source in PINNED:
+            revision, pinned = PINNED[source]
+            sha256 = sha256 or pinned
         files = _fetch_from_hub(source, revision)
     if revision and files.revision is None:
         raise EncoderError(f"encoder.revision is for Hub ids; leave it out with {source!r}")
@@ -190,7 +209,8 @@ def _explain(error: Exception, source: str, revision: str | None) -> str:
             "(a private one needs `hf auth login` or HF_TOKEN)"
         )
     if isinstance(error, errors.RevisionNotFoundError):
-        return f"{source} on the Hub has no revision {revision!r}"
+        newest = revision in PINNED.get(source, ()) and "; revision = 'main' takes the newest"
+        return f"{source} on the Hub has no revision {revision!r}{newest or ''}"
     if constants.HF_HUB_OFFLINE:
         return f"{source} is not in the Hub's local cache, and HF_HUB_OFFLINE forbids fetching it"
     if isinstance(error, errors.LocalEntryNotFoundError):
