@@ -175,6 +175,11 @@ def read_outlines(folder: Path) -> tuple[list[Path], dict[str, Any]]:
     return places, tasks
 
 
+def read_how(folder: Path) -> How:
+    """Return how the answers of an ensemble's members become one."""
+    return _read_file(folder / FILE)[0]
+
+
 def _read_outline(member: Path) -> dict[str, Any]:
     """Return what a run's tasks are, without loading its model."""
     if is_ensemble(member):

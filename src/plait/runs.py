@@ -20,7 +20,16 @@ from plait.config import EnsembleConfig, lists_members, read_ensemble, read_reci
 from plait.data import cache_root
 from plait.data.cache import load_or_build
 from plait.distributed import ALONE
-from plait.ensemble import Views, compare_tasks, load, outline, read_outlines, write_ensemble
+from plait.ensemble import (
+    Views,
+    compare_tasks,
+    is_ensemble,
+    load,
+    outline,
+    read_how,
+    read_outlines,
+    write_ensemble,
+)
 from plait.errors import RecipeError, RunError, UsageError
 from plait.training import run
 from plait.training.build import build_tasks, check_parts
@@ -154,8 +163,10 @@ def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec]) -> _Teacher:
                     f"task {name!r} has {key} {known[name].get(key)!r} in {folder}, but {value!r} "
                     "here; a teacher's tasks mean the same"
                 )
+    how = {"how": read_how(folder)} if is_ensemble(folder) else {}
     members = [
-        {"run": str(run.resolve()), "sha256": hash_file(RunFolder(run).weights)} for run in runs
+        {"run": str(run.resolve()), "sha256": hash_file(RunFolder(run).weights)} | how
+        for run in runs
     ]
     return _Teacher(folder, members)
 

@@ -138,6 +138,7 @@ def test_run_json_names_the_members(run, teacher, tmp_path):
         {
             "run": str(folder.resolve()),
             "sha256": sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
+            "how": "mean",
         }
         for folder in (teacher, other)
     ]
@@ -323,6 +324,27 @@ def test_another_ensemble_of_the_same_members_is_another_setting(run, teacher, t
     one, other = (make_ensemble(runs, tmp_path / how, how) for how in ("mean", "mode"))
     with pytest.raises(RunError, match=r"another recipe \(stage\.distill\.kind\.teacher: "):
         stopped(run, one)(other)
+
+
+def test_an_ensemble_made_anew_meanwhile(run, teacher, tmp_path):
+    both, runs = tmp_path / "both", [teacher, run("more", "seed=3")]
+    make_ensemble(runs, both, "mean")
+    settings = ["save_every=1", *distill(both)]
+
+    class Stop(Listener):
+        def step(self, record):
+            if record.total_steps == 3:
+                raise Crash
+
+    with pytest.raises(Crash):
+        run("student", *settings, listeners=[Stop()])
+    shutil.rmtree(both)
+    make_ensemble(runs, both, "mode")
+    with pytest.raises(RunError, match=r"the teacher of stage\.distill changed since"):
+        run("student", *settings, resume=True)
+    shutil.rmtree(both)
+    make_ensemble(runs, both, "mean")
+    assert (run("student", *settings, resume=True) / "scores.json").is_file()
 
 
 @pytest.mark.parametrize("other", ["more", 3])

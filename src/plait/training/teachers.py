@@ -31,7 +31,8 @@ Progress = Callable[[str, int, int], None]
 """Called with the task, rows answered and rows in all."""
 
 Members = list[dict[str, str]]
-"""The runs a teacher is made of: `run`, their folder, and `sha256` of their weights."""
+"""The runs a teacher is made of: `run`, their folder, `sha256` of their weights, and in an ensemble
+`how` their answers become one."""
 
 
 class Teacher(Protocol):
@@ -134,7 +135,7 @@ class Lessons:
         """Refuse to go on with other teachers than those of run.json."""
         for name, members in self.facts.items():
             known = before.get("teachers", {}).get(name, [])
-            if [m["sha256"] for m in known] != [m["sha256"] for m in members]:
+            if _identify(known) != _identify(members):
                 raise RunError(
                     f"the teacher of stage.{name} changed since {self.folder.path} was started; "
                     "bring it back as it was, or train under another --out"
@@ -154,3 +155,8 @@ class Lessons:
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"{path} does not say whose answers it holds; delete it") from error
         return notes
+
+
+def _identify(members: Members) -> list[tuple[str, str]]:
+    """Return what tells a teacher from another, wherever its runs are."""
+    return [(member["sha256"], member.get("how", "")) for member in members]
