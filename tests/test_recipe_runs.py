@@ -54,6 +54,21 @@ def test_members_are_read_beside_the_recipe(write, second):
     assert (config.name, config.how) == ("both", "mode")
 
 
+def test_every_member_without_every_part(write, second):
+    config = read_ensemble(write(members=["recipe.toml", second("")], folds=2, seeds=[4]))
+    assert {name: member.data.deal() for name, member in config.members.items()} == {
+        "tiny-seed-4-fold-1": (1, 2),
+        "tiny-seed-4-fold-2": (2, 2),
+        "second-seed-4-fold-1": (1, 2),
+        "second-seed-4-fold-2": (2, 2),
+    }
+    for member in config.members.values():
+        assert member.data.leave_out
+        assert member.data.root == config.members["tiny-seed-4-fold-1"].data.root
+        assert member.seed == 4
+    assert list(read_ensemble(write(folds=2)).members) == ["tiny-fold-1", "tiny-fold-2"]
+
+
 def test_every_member_under_every_seed(write, second):
     config = read_ensemble(write(members=["recipe.toml", second("")], seeds=[1, 2]))
     assert {name: member.seed for name, member in config.members.items()} == {

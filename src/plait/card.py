@@ -233,7 +233,11 @@ def _data(config: RunConfig, info: Mapping[str, Any]) -> list[Sequence[str]]:
     lines = ["Dev rows are never trained on; they choose the model that is kept."]
     if config.data.folds:
         part = f"part {config.data.fold} of {config.data.folds} of the training rows"
-        lines.append(f"Here dev is {part}, and the dev files were left unread.")
+        lines.append(
+            f"What is {part} was not trained on."
+            if config.data.leave_out
+            else f"Here dev is {part}, and the dev files were left unread."
+        )
     for found in (counts.get(split, {}) for split in ("train", "unlabelled", "texts")):
         for name, facts in found.items():
             if rows_out := facts.get("held_out_rows"):

@@ -19,8 +19,10 @@ import numpy as np
 from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
 from plait.data import cache_root
 from plait.data.cache import load_or_build
+from plait.data.fingerprints import is_among
 from plait.distributed import ALONE
 from plait.ensemble import (
+    Ensemble,
     Views,
     compare_tasks,
     is_ensemble,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from plait.config import RunConfig
     from plait.data import Dataset
     from plait.data.cache import Writer
+    from plait.data.fingerprints import Hashes
     from plait.data.locks import Tell
     from plait.distributed import Team
     from plait.evaluate import Floats
@@ -104,11 +107,18 @@ class _Teacher:
     members: Members
 
     def answer(
-        self, config: RunConfig, tasks: Sequence[str], data: str | None, progress: Progress
+        self,
+        config: RunConfig,
+        tasks: Sequence[str],
+        data: str | None,
+        progress: Progress,
+        *,
+        unseen: bool,
     ) -> dict[str, Floats]:
         """Answer the training rows of a recipe's tasks, drawn and augmented as its own are.
 
-        Behind those with labels come those without.
+        Behind those with labels come those without. With `unseen`, those members answer a row
+        that were not trained on it.
         """
         # As the models answer: a calibration may come and go, and is no part of who teaches. What
         # the fastest form rounds off (some 1e-4 of a probability) no student could tell.
@@ -120,8 +130,13 @@ class _Teacher:
             parts = [some[task] for some in (with_labels, without) if task in some]
             total = sum(map(len, parts))
             found, done = [], 0
+            trained_on = _read_trained(model, task, data) if unseen else None
             for part in parts:
-                found.append(_answer_once(model, task, part, _shifted(progress, done, total)))
+                told = _shifted(progress, done, total)
+                if trained_on is None:
+                    found.append(_answer_once(model, task, part, told))
+                else:
+                    found.append(_answer_unseen(model, task, part, trained_on, told))
                 done += len(part)
             answers[task] = np.concatenate(found)
         return answers
@@ -148,6 +163,45 @@ def _answer_once(model: Answerer, task: str, rows: Dataset, progress: Progress) 
         cache_root() / "answers" / name, ask, lambda _, done, total: progress(task, done, total)
     )
     return arrays["answers"].reshape(meta["shape"])
+
+
+def _read_trained(model: Answerer, task: str, data: str | None) -> list[Hashes]:
+    """Return the fingerprints of the rows that each member was trained on, rising."""
+    assert isinstance(model, Ensemble)
+    trained = [
+        np.unique(member.load_split("train", data=data, tasks=[task])[task].fingerprints)
+        for member in model.members
+    ]
+    if all(np.array_equal(trained[0], other) for other in trained[1:]):
+        raise RecipeError(
+            f"all members of {model.folder} were trained on the same rows of {task!r}, so none has "
+            "unseen ones; train them with ensemble.folds"
+        )
+    return trained
+
+
+def _answer_unseen(
+    model: Answerer, task: str, rows: Dataset, trained_on: Sequence[Hashes], progress: Progress
+) -> Floats:
+    """Return what those say of a row in the mean to whom it is new; all, where it is to none."""
+    assert isinstance(model, Ensemble)
+    assert isinstance(rows, Views)
+    count = len(model.members)
+    each = [
+        _answer_once(member, task, view, _in_part(progress, i, count))
+        for i, (member, view) in enumerate(zip(model.members, rows.views, strict=True))
+    ]
+    is_new = np.stack([~is_among(rows.fingerprints, known) for known in trained_on])
+    is_new |= ~is_new.any(axis=0)
+    answers = np.stack(each)  # [members, rows], and of classes and labels [..., theirs]
+    shares = (is_new / is_new.sum(axis=0)).reshape(*is_new.shape, *[1] * (answers.ndim - 2))
+    mean: Floats = (shares * answers).sum(axis=0)
+    return mean
+
+
+def _in_part(progress: Progress, number: int, count: int) -> Progress:
+    """Tell of rows that one of several has answered: one is done when all have."""
+    return lambda task, done, total: progress(task, (number * total + done) // count, total)
 
 
 def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec]) -> _Teacher:

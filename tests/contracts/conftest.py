@@ -92,16 +92,17 @@ def tables_of(family: str) -> list[dict[str, Any]]:
     for name in FAMILIES[family]:
         settings = FAMILIES[family].settings(name)
         given = WORTH_TRYING.get((family, name), [])
-        if all(setting.default is not inspect.Parameter.empty for setting in settings):
-            tables.append({"name": name})
-        elif not given:
+        needed = [s.name for s in settings if s.default is inspect.Parameter.empty]
+        if needed and not given:
             raise AssertionError(f"name settings of {family} {name!r} in WORTH_TRYING")
+        least = {"name": name, **{key: given[0][key] for key in needed}}
+        tables += [] if needed else [least]
         for setting in settings:
             kind = setting.annotation
             choices = get_args(kind) if get_origin(kind) is Literal else ()
             choices = (True, False) if kind is bool else choices
             others = [choice for choice in choices if choice != setting.default]
-            tables += [{"name": name, setting.name: choice} for choice in others]
+            tables += [{**least, setting.name: choice} for choice in others]
         tables += [{"name": name, **table} for table in given]
     return tables
 

@@ -88,3 +88,19 @@ def test_a_fold_that_is_not_there(tiny_recipe):
     for options in (["data.folds=3", "data.fold=4"], ["data.fold=2"]):
         with pytest.raises(RecipeError, match="fold = "):
             read_recipe(tiny_recipe(), options)
+
+
+def test_a_part_is_left_out_and_dev_is_dev(tiny_recipe):
+    recipe = tiny_recipe()
+    every, dev = (ids(load(recipe, split)) for split in ("train", "dev"))
+    for fold in (1, 2):
+        dealt = ("data.folds=2", f"data.fold={fold}")
+        left_out = (*dealt, "data.leave_out=true")
+        assert ids(load(recipe, "train", *left_out)) == ids(load(recipe, "train", *dealt))
+        assert ids(load(recipe, "train", *left_out)) != every
+        assert ids(load(recipe, "dev", *left_out)) == dev
+
+
+def test_leaving_out_needs_folds(tiny_recipe):
+    with pytest.raises(RecipeError, match="leave_out leaves one of the folds out; set folds"):
+        read_recipe(tiny_recipe(), ["data.leave_out=true"])

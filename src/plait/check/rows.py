@@ -101,10 +101,10 @@ def read_splits(
 ) -> Iterator[SplitRows | Finding]:
     """Read every split of every task; what cannot be read becomes a finding."""
     root = find_root(config.data, data)
-    fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
     held_out = find_held_out(config, root)
     for name, task in config.tasks.items():
         for split in SPLITS:
+            fold = config.data.deal(split)
             source: SplitName = "train" if fold and split == "dev" else split
             if not getattr(task, source):
                 if split in ("train", "dev"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -27,6 +28,9 @@ class MembersConfig(Section):
     """How their answers become one: by vote and median, or by mean."""
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = ()
     """Train every member once under each of these; once, under its own, unless set."""
+    folds: int | None = Field(default=None, ge=2)
+    """Train every member once without each of so many parts of the training rows: an ensemble that
+    can teach rows which some of it have not seen."""
 
 
 class EnsembleSections(Section):
@@ -89,11 +93,19 @@ def read_ensemble(
         chain = read_chain(member)
         if "ensemble" in chain:
             raise RecipeError(f"{recipe}: {member} is an ensemble itself; list its members instead")
-        for seed in settings.seeds or (None,):
-            seeded = [] if seed is None else [f"seed={seed}"]
+        for seed, fold in product(settings.seeds or (None,), range(settings.folds or 1)):
+            own_settings, suffix = [], ""
+            if seed is not None:
+                own_settings.append(f"seed={seed}")
+                suffix += f"-seed-{seed}"
+            if settings.folds:
+                own_settings.append(f"data.folds={settings.folds}")
+                own_settings += [f"data.fold={fold + 1}", "data.leave_out=true"]
+                suffix += f"-fold-{fold + 1}"
             origin = f"{recipe}: {member}"
-            config = resolve(merge(chain, table), [*for_members, *seeded], origin, profile=profile)
-            key = config.name.replace("/", "-") + ("" if seed is None else f"-seed-{seed}")
+            changed = [*for_members, *own_settings]
+            config = resolve(merge(chain, table), changed, origin, profile=profile)
+            key = config.name.replace("/", "-") + suffix
             if key in members:
                 raise RecipeError(
                     f"{recipe}: two members are called {key!r}; list a recipe once, and give "

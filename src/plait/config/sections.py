@@ -245,12 +245,23 @@ class DataConfig(Section):
     left unread; dev is dev unless set."""
     fold: int = Field(default=1, ge=1)
     """Which of them stands for dev, from 1."""
+    leave_out: bool = False
+    """Let dev be dev, and only leave that part out of training: for members of an ensemble that is
+    to teach."""
 
     @model_validator(mode="after")
     def _check_fold(self) -> DataConfig:
         if self.fold > (self.folds or 1):
             raise ValueError(f"fold = {self.fold}, but folds = {self.folds or 'unset'}")
+        if self.leave_out and self.folds is None:
+            raise ValueError("leave_out leaves one of the folds out; set folds")
         return self
+
+    def deal(self, split: str = "train") -> tuple[int, int] | None:
+        """Return the fold and the number of folds, where a split's rows are dealt."""
+        if self.folds is None or (self.leave_out and split == "dev"):
+            return None
+        return self.fold, self.folds
 
 
 class EncoderConfig(Section):

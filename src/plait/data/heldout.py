@@ -118,7 +118,7 @@ class HeldOut:
 
 def find_held_out(config: RunConfig, root: Path | None) -> HeldOut:
     """Gather what a recipe holds out: all dev and test files, and with `data.folds` the fold."""
-    fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
+    fold = config.data.deal()
     splits, missing = [], []
     for name, task in (*config.tasks.items(), *config.held_out.items()):
         if fold and task.train:

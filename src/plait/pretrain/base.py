@@ -80,6 +80,8 @@ class StageKind(ABC):
     """The [texts.NAME] it asks for."""
     teacher: str = ""
     """Folder of the run or ensemble whose answers it asks for."""
+    unseen: bool = False
+    """Whether a row is answered by those of the teacher's runs that were not trained on it."""
     taught: tuple[str, ...] = ()
     """Which of the stage's tasks the teacher is asked about; all where empty."""
     batches_per_turn: int = 1

@@ -36,6 +36,11 @@ class Distill(StageKind):
     answers with. Labels are a yes or no each, of whose distances the mean is taken. A score has
     nothing to soften: `weight` of its own loss is taken with the teacher's score as the label.
 
+    With `unseen`, a row is answered by those members of an ensemble that were not trained on it, by
+    all where there is none: a model is too sure of what it has been told (cross-fitting, Dao et al.
+    2021, https://arxiv.org/abs/2104.09732). The members leave different rows out, as under
+    `ensemble.folds`.
+
     `tasks` are those of the stage that learn from the teacher, all unless set; the others learn
     from their labels alone.
 
@@ -52,6 +57,7 @@ class Distill(StageKind):
         temperature: float = 2.0,
         weight: float = 0.5,
         tasks: tuple[str, ...] = (),
+        unseen: bool = False,
     ):
         if not teacher:
             raise ValueError("teacher must name the folder of a run or of an ensemble")
@@ -59,7 +65,7 @@ class Distill(StageKind):
             raise ValueError(f"temperature must be above 0, not {temperature}")
         if not 0 <= weight <= 1:
             raise ValueError(f"weight is a share from 0 to 1, not {weight}")
-        self.teacher, self.taught = teacher, tasks
+        self.teacher, self.taught, self.unseen = teacher, tasks, unseen
         self.temperature, self.weight = temperature, weight
 
     def objectives(self, material: Material) -> dict[str, Objective]:

@@ -61,7 +61,9 @@ class Search:
     def _fold(self, config: RunConfig, fold: int) -> RunConfig:
         if self.folds is None:
             return config
-        data = config.data.model_copy(update={"folds": self.folds, "fold": fold})
+        data = config.data.model_copy(
+            update={"folds": self.folds, "fold": fold, "leave_out": False}
+        )
         return config.model_copy(update={"data": data})
 
 

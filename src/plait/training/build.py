@@ -294,7 +294,7 @@ def load_data(
 ) -> dict[str, Dataset]:
     """Read one split of every task that has files for it, or of those of `tasks`."""
     root = find_root(config.data, data)
-    fold = None if config.data.folds is None else (config.data.fold, config.data.folds)
+    fold = config.data.deal(split)
     files = "train" if fold and split == "dev" else split
     held_out = find_held_out(config, root) if split in ("train", "unlabelled") else None
     found = {

@@ -43,11 +43,18 @@ class Teacher(Protocol):
         """Say which models answer."""
 
     def answer(
-        self, config: RunConfig, tasks: Sequence[str], data: str | None, progress: Progress
+        self,
+        config: RunConfig,
+        tasks: Sequence[str],
+        data: str | None,
+        progress: Progress,
+        *,
+        unseen: bool,
     ) -> dict[str, Floats]:
         """Answer the training rows of a recipe's tasks, in the order the recipe reads them.
 
-        Behind those with labels come those without.
+        Behind those with labels come those without. With `unseen`, those members answer a row
+        that were not trained on it.
         """
 
 
@@ -74,7 +81,8 @@ class Lessons:
     def open(self, first: int) -> None:
         """Refuse teachers that cannot teach the stages from number `first` on."""
         for name in self.config.stages[first:]:
-            if not (place := build_kind(self.config, name).teacher):
+            kind = build_kind(self.config, name)
+            if not (place := kind.teacher):
                 continue
             if self._path(name).is_file() and not Path(place).exists():
                 self.facts[name] = self._read_notes(name).get("members", [])
@@ -88,6 +96,11 @@ class Lessons:
                 teacher = self.open_teacher(Path(place), self._specs(name))
             except PlaitError as error:
                 raise RecipeError(f"stage.{name}.kind.teacher: {error}") from error
+            if kind.unseen and any(member.get("how") != "mean" for member in teacher.members):
+                raise RecipeError(
+                    f"stage.{name}.kind.unseen is for an ensemble by the mean of its members' "
+                    f"answers, and {place} is none"
+                )
             self.teachers[name], self.facts[name] = teacher, teacher.members
             self.folders[name] = str(Path(place).resolve())
 
@@ -114,7 +127,9 @@ class Lessons:
         path, specs = self._path(name), self._specs(name)
         keys = {task: train[task].key for task in specs}
         more = {task: unlabelled[task].key for task in specs if task in unlabelled}
-        notes = {"members": self.facts[name], "data": keys} | ({"unlabelled": more} if more else {})
+        unseen = build_kind(self.config, name).unseen
+        notes: dict[str, Any] = {"members": self.facts[name], "data": keys}
+        notes |= ({"unlabelled": more} if more else {}) | ({"unseen": True} if unseen else {})
         if path.is_file() and self._read_notes(name) == notes:
             return read_weights(path)
         if name not in self.teachers:
@@ -122,7 +137,8 @@ class Lessons:
                 f"{path} holds answers to other rows, and the teacher of stage.{name} is gone; "
                 "bring it back"
             )
-        found = self.teachers[name].answer(self.config, list(specs), self.data, progress)
+        teacher = self.teachers[name]
+        found = teacher.answer(self.config, list(specs), self.data, progress, unseen=unseen)
         answers = {task: torch.from_numpy(values).float() for task, values in found.items()}
         for task, values in answers.items():
             count = len(train[task]) + (len(unlabelled[task]) if task in unlabelled else 0)
