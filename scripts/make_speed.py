@@ -56,7 +56,7 @@ ABOUT = {
         "A file of sentence pairs is read and tokenised for the first time, beside "
         "`datasets.map` with transformers' fast tokenizer. Peak memory is that of the process. "
         "With fewer pairs, which have more new words for their number, the ratio is lower: "
-        "[2.8](measured.md#tokenising) with the course's 63,483 of Quora.",
+        "[2.6](measured.md#tokenising) with the course's 63,483 of Quora.",
     ),
 }
 """Title and explanation by the benchmark's name; one without has its name alone."""

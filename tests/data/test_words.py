@@ -93,14 +93,19 @@ def test_a_word_is_tokenised_once(inner: tokenizers.Tokenizer) -> None:
     assert sorted(counting.asked) == ["bad", "film", "good"]
 
 
-def test_words_are_forgotten(inner: tokenizers.Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_words_are_kept(
+    inner: tokenizers.Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("plait.data.words.ENOUGH", 20)
-    words = Words(inner)
+    counting = Counting(inner)
+    words = Words(counting)
     for turn in range(30):
         texts = [f"good film {turn}", f"bad {turn} {turn + 1}"]
         assert by_words(words, texts) == whole(inner, texts)
         assert len(words._places) <= 15
         assert len(words._tokens) <= 30
+    assert counting.asked.count("good") == 1  # the first are those that stay
+    assert counting.asked.count("29") == 2
 
 
 def test_threads_share_words(inner: tokenizers.Tokenizer) -> None:

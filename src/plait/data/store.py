@@ -11,7 +11,6 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import chain
@@ -346,21 +345,19 @@ def _tokenise(
         writer.append(f"{name}_offsets", offsets)
         ends[name] = int(offsets[-1]) if len(offsets) else ends[name]
 
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        for rows in source.rows(progress):
-            prints = beside.submit(fingerprint, rows.texts)
-            for name, texts in zip(columns, rows.texts, strict=True):
-                flat, lengths = encode(texts)
-                writer.append(f"{name}_ids", flat)
-                writer.append(f"{name}_lengths", lengths)
-                append_offsets(name, np.minimum(lengths, limit))
-            if rows.labels is not None:
-                kind = np.int64 if source.task.kind == "classes" else np.float32
-                writer.append("labels", rows.labels.astype(kind).ravel())
-            names = [name.encode() for name in rows.ids.to_pylist()]
-            writer.append("row_ids", np.frombuffer(b"".join(names), np.uint8))
-            append_offsets("row_id", np.array([len(name) for name in names], np.int64))
-            writer.append("fingerprints", prints.result())
+    for rows in source.rows(progress):
+        for name, texts in zip(columns, rows.texts, strict=True):
+            flat, lengths = encode(texts)
+            writer.append(f"{name}_ids", flat)
+            writer.append(f"{name}_lengths", lengths)
+            append_offsets(name, np.minimum(lengths, limit))
+        if rows.labels is not None:
+            kind = np.int64 if source.task.kind == "classes" else np.float32
+            writer.append("labels", rows.labels.astype(kind).ravel())
+        names = [name.encode() for name in rows.ids.to_pylist()]
+        writer.append("row_ids", np.frombuffer(b"".join(names), np.uint8))
+        append_offsets("row_id", np.array([len(name) for name in names], np.int64))
+        writer.append("fingerprints", fingerprint(rows.texts))
     return {
         "report": [asdict(report) for report in source.reports],
         "extensions": [asdict(made) for made in source.extensions],

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     import tokenizers
 
     Ints = npt.NDArray[np.int32]
+    Longs = npt.NDArray[np.int64]
 
 BATCH = 8192
 """Texts or words tokenised at once: enough to keep every core busy, 20 MB of encodings at most."""
 
-ENOUGH = 2_000_000
-"""Characters of words that are kept, some 40 MB with their tokens; then all are forgotten."""
+ENOUGH = 500_000
+"""Characters of words that are kept, some 15 MB with their tokens. What comes often comes early; a
+word that is new later is tokenised whenever it comes."""
 
 
 def encode(inner: tokenizers.Tokenizer, texts: Sequence[str]) -> tuple[Ints, Ints]:
@@ -49,13 +51,16 @@ class Words:
     """Which of the words kept a word is."""
     _tokens: Ints
     """All words' tokens, end to end."""
-    _bounds: npt.NDArray[np.int64]
+    _bounds: Longs
     """Where a word's tokens begin among them, and those of the word before end."""
 
     def __init__(self, inner: tokenizers.Tokenizer):
         self._inner = inner
         self._lock = Lock()
-        self._forget()
+        self._size = 0
+        self._places = {}
+        self._tokens = np.empty(0, np.int32)
+        self._bounds = np.zeros(1, np.int64)
 
     @staticmethod
     def suit(inner: tokenizers.Tokenizer) -> bool:
@@ -77,8 +82,7 @@ class Words:
         cut = pc.split_pattern(texts, " ")
         words = pc.dictionary_encode(cut.flatten())
         with self._lock:
-            kept = self._keep(words.dictionary.to_pylist())
-            tokens, starts, ends = self._tokens, self._bounds[kept], self._bounds[kept + 1]
+            tokens, starts, ends = self._look_up(words.dictionary.to_pylist())
         word = words.indices.to_numpy()
         lengths = (ends - starts)[word]
         bounds = np.concatenate([[0], np.cumsum(lengths)])
@@ -87,22 +91,18 @@ class Words:
         texts_end = np.concatenate([[0], np.cumsum(pc.list_value_length(cut).to_numpy())])
         return flat, np.diff(bounds[texts_end]).astype(np.int32)
 
-    def _keep(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Tokenise those of some different words that are new; return every word's place."""
-        if self._size > ENOUGH:
-            self._forget()
-        new = [word for word in words if word not in self._places]
+    def _look_up(self, words: Sequence[str]) -> tuple[Ints, Longs, Longs]:
+        """Return tokens, and where those of each of some different words begin and end."""
+        known = [self._places.get(word, -1) for word in words]
+        new = [word for word, place in zip(words, known, strict=True) if place < 0]
+        places = np.array(known, np.int64)
+        places[places < 0] = np.arange(len(new)) + len(self._places)
         tokens, lengths = encode(self._inner, new)
-        self._size += sum(map(len, new))
-        self._places |= {word: i for i, word in enumerate(new, len(self._places))}
-        self._bounds = np.concatenate(
-            [self._bounds, len(self._tokens) + np.cumsum(lengths, dtype=np.int64)]
-        )
-        self._tokens = np.concatenate([self._tokens, tokens])
-        return np.array([self._places[word] for word in words], np.int64)
-
-    def _forget(self) -> None:
-        self._size = 0
-        self._places = {}
-        self._tokens = np.empty(0, np.int32)
-        self._bounds = np.zeros(1, np.int64)
+        ends = len(self._tokens) + np.cumsum(lengths, dtype=np.int64)
+        tokens = np.concatenate([self._tokens, tokens])
+        bounds = np.concatenate([self._bounds, ends])
+        if self._size < ENOUGH:
+            self._size += sum(map(len, new))
+            self._places |= {word: i for i, word in enumerate(new, len(self._places))}
+            self._tokens, self._bounds = tokens, bounds
+        return tokens, bounds[places], bounds[places + 1]
