@@ -245,6 +245,11 @@ def _read_file(path: Path) -> tuple[How, list[Path], dict[str, Any]]:
     return how, places, tasks
 
 
+def count_in_part(progress: Progress, number: int, count: int) -> Progress:
+    """Tell of rows that one of several has answered: in part, until all have."""
+    return lambda task, done, total: progress(task, (number * total + done) // count, total)
+
+
 # --- the ensemble ------------------------------------------------------------------------
 
 
@@ -386,10 +391,8 @@ class Ensemble(Answerer):
     def watched(self, progress: Progress) -> Self:
         """Return the same, calling `progress` with the task, rows done and rows in all."""
         count = len(self.members)
-
-        def after(number: int) -> Progress:
-            # A row is done when all have answered it; until then, it counts in part.
-            return lambda task, done, total: progress(task, (number * total + done) // count, total)
-
-        members = tuple(member.watched(after(i)) for i, member in enumerate(self.members))
+        members = tuple(
+            member.watched(count_in_part(progress, i, count))
+            for i, member in enumerate(self.members)
+        )
         return replace(self, members=members)

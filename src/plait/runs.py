@@ -25,6 +25,7 @@ from plait.ensemble import (
     Ensemble,
     Views,
     compare_tasks,
+    count_in_part,
     is_ensemble,
     load,
     outline,
@@ -188,7 +189,7 @@ def _answer_unseen(
     assert isinstance(rows, Views)
     count = len(model.members)
     each = [
-        _answer_once(member, task, view, _in_part(progress, i, count))
+        _answer_once(member, task, view, count_in_part(progress, i, count))
         for i, (member, view) in enumerate(zip(model.members, rows.views, strict=True))
     ]
     is_new = np.stack([~is_among(rows.fingerprints, known) for known in trained_on])
@@ -197,11 +198,6 @@ def _answer_unseen(
     shares = (is_new / is_new.sum(axis=0)).reshape(*is_new.shape, *[1] * (answers.ndim - 2))
     mean: Floats = (shares * answers).sum(axis=0)
     return mean
-
-
-def _in_part(progress: Progress, number: int, count: int) -> Progress:
-    """Tell of rows that one of several has answered: one is done when all have."""
-    return lambda task, done, total: progress(task, (number * total + done) // count, total)
 
 
 def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec]) -> _Teacher:

@@ -253,6 +253,14 @@ class Crash(BaseException):
     """What no code of plait's catches, like a kill."""
 
 
+class StopAtThree(Listener):
+    """Crashes after the third update."""
+
+    def step(self, record):
+        if record.total_steps == 3:
+            raise Crash
+
+
 def test_a_resumed_run_does_not_ask_again(run, teacher, monkeypatch):
     settings = ["save_every=1", *distill(teacher)]
     whole = run("whole", *settings)
@@ -275,14 +283,8 @@ def test_a_resumed_run_does_not_ask_again(run, teacher, monkeypatch):
 
 def test_a_teacher_that_changed_meanwhile(run, teacher, monkeypatch):
     settings = ["save_every=1", *distill(teacher)]
-
-    class Stop(Listener):
-        def step(self, record):
-            if record.total_steps == 3:
-                raise Crash
-
     with pytest.raises(Crash):
-        run("student", *settings, listeners=[Stop()])
+        run("student", *settings, listeners=[StopAtThree()])
     shutil.rmtree(teacher)
     run("teacher", "seed=99")
     with pytest.raises(RunError, match=r"the teacher of stage\.distill changed since"):
@@ -330,14 +332,8 @@ def test_an_ensemble_made_anew_meanwhile(run, teacher, tmp_path):
     both, runs = tmp_path / "both", [teacher, run("more", "seed=3")]
     make_ensemble(runs, both, "mean")
     settings = ["save_every=1", *distill(both)]
-
-    class Stop(Listener):
-        def step(self, record):
-            if record.total_steps == 3:
-                raise Crash
-
     with pytest.raises(Crash):
-        run("student", *settings, listeners=[Stop()])
+        run("student", *settings, listeners=[StopAtThree()])
     shutil.rmtree(both)
     make_ensemble(runs, both, "mode")
     with pytest.raises(RunError, match=r"the teacher of stage\.distill changed since"):
