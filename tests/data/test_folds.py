@@ -6,7 +6,7 @@ import pytest
 
 from plait.config import read_recipe
 from plait.data import Tokenizer
-from plait.errors import RecipeError
+from plait.errors import DataError, RecipeError
 from plait.model.sources import find_encoder
 from plait.training.build import load_data
 
@@ -104,3 +104,70 @@ def test_a_part_is_left_out_and_dev_is_dev(tiny_recipe):
 def test_leaving_out_needs_folds(tiny_recipe):
     with pytest.raises(RecipeError, match="leave_out leaves one of the folds out; set folds"):
         read_recipe(tiny_recipe(), ["data.leave_out=true"])
+
+
+# --- rows that belong together -----------------------------------------------------------
+
+
+@pytest.fixture
+def grouped(tiny_recipe):
+    """Thirty rows of the file by ten authors, one of them unnamed in five rows."""
+    recipe = tiny_recipe()
+    path = recipe.parent / "mood-train.csv"
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    named = [f"{line},{'' if i < 5 else f'author {i % 10}'}" for i, line in enumerate(lines[:30])]
+    path.write_text("\n".join([f"{header},author", *named]) + "\n", encoding="utf-8")
+    return recipe, {line.split(",")[0]: line.rsplit(",", 1)[1] for line in named}
+
+
+GROUP = "tasks.mood.group='author'"
+
+
+def test_rows_of_one_group_are_on_one_side(grouped):
+    recipe, authors = grouped
+    apart = 0
+    for seed in range(4):
+        options = ("data.folds=2", f"seed={seed}")
+        dev, train = (ids(load(recipe, split, *options, GROUP)) for split in ("dev", "train"))
+        assert sorted(dev + train) == sorted(authors)
+        assert not ({authors[i] for i in dev} & {authors[i] for i in train}) - {""}
+        without = [ids(load(recipe, split, *options)) for split in ("dev", "train")]
+        apart += bool(set.intersection(*({authors[i] for i in rows} - {""} for rows in without)))
+    assert apart  # else the test says nothing
+
+
+def test_a_row_without_a_group_goes_by_its_own_text(grouped):
+    recipe, authors = grouped
+    unnamed = {row for row, author in authors.items() if not author}
+    dev, plain = (ids(load(recipe, "dev", "data.folds=2", *more)) for more in ((GROUP,), ()))
+    assert set(dev) & unnamed == set(plain) & unnamed
+
+
+def test_a_group_may_be_called_by_the_text_of_a_row(tiny_recipe):
+    recipe = tiny_recipe()
+    whole = load(recipe, "train")["mood"]
+    parts = [
+        f"p{i},a part of it {i},good,  {text.upper()} " for i, (text,) in enumerate(whole.texts())
+    ]
+    (recipe.parent / "parts.csv").write_text(
+        "\n".join(["id,text,label,whole", *parts]) + "\n", encoding="utf-8"
+    )
+    files = "tasks.mood.train=['mood-train.csv', {path='parts.csv', group='whole'}]"
+    dev, train = (ids(load(recipe, split, files, "data.folds=3")) for split in ("dev", "train"))
+    numbers = {row: f"p{i}" for i, row in enumerate(whole.ids)}
+    assert dev
+    assert train
+    for rows in (dev, train):
+        assert {numbers[i] for i in rows if not i.startswith("p")} == {
+            i for i in rows if i.startswith("p")
+        }
+
+
+def test_groups_are_read_for_folds_alone(grouped):
+    recipe, _ = grouped
+    missing = "tasks.mood.group='auther'"
+    assert len(ids(load(recipe, "train", missing))) == 30
+    with pytest.raises(DataError, match=r"mood-train\.csv.*'auther'.*author"):
+        load(recipe, "train", missing, "data.folds=2")
+    own = "tasks.mood.train=[{path='mood-train.csv', group=''}]"  # this file has none
+    assert len(ids(load(recipe, "train", missing, own, "data.folds=2"))) < 30

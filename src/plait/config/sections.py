@@ -94,6 +94,8 @@ class FileConfig(Section):
     where: dict[str, Values] | None = None
     """Columns of the file and what they must hold, a value or a list of them, for a row to be
     taken."""
+    group: str | None = None
+    """As the task's, for this file alone; an empty word says that this file has none."""
     drop_overlap: DropRows | None = None
     """As the task's, for this file alone."""
 
@@ -148,6 +150,10 @@ class TaskConfig(Section, TaskSpec):
     """Column of the row's name, kept for submissions."""
     label_map: dict[str, float] = Field(default={})
     """Label as written in the file to class (its number, or its word in `labels`) or score."""
+    group: str | None = None
+    """Column that says which training rows belong together, such as an author: with folds, rows of
+    one group are in one fold. A row that names none goes by its own text, so that a group may also
+    be called by the text of the row that others are parts of."""
     train: Files = ()
     """Files to train on: one, or a list."""
     dev: Files = ()

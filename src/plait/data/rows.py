@@ -52,6 +52,8 @@ class Rows:
     """The rows as they stand in the file, where asked for."""
     file: int = 0
     """Which of the files of its split, where there are several."""
+    groups: Any = None
+    """What each row belongs to, where asked for: a pyarrow string array, '' for nothing."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -61,8 +63,9 @@ class Rows:
         texts = tuple(t.take(rows) for t in self.texts)
         labels = None if self.labels is None else self.labels[rows]
         whole = None if self.whole is None else self.whole.take(rows)
+        groups = None if self.groups is None else self.groups.take(rows)
         ids, numbers = self.ids.take(rows), self.numbers[rows]
-        return Rows(texts, labels, ids, self.position, numbers, whole, self.file)
+        return Rows(texts, labels, ids, self.position, numbers, whole, self.file, groups)
 
 
 def join_rows(chunks: Sequence[Rows]) -> Rows:
@@ -187,7 +190,7 @@ class RowReader:
         first = len(self.columns.text) + len(self.columns.labels)
         kept = np.ones(len(chunk.numbers), bool)
         for name, array in zip(self.columns.where, chunk.columns[first:], strict=False):
-            text = pc.utf8_trim(decode(_as_text(array))[0], characters=WHITESPACE)
+            text = _trim(decode(_as_text(array))[0])
             values = pa.array(sorted(self.where[name]), pa.string())
             fits = pc.is_in(text, value_set=values).to_numpy(zero_copy_only=False)
             if not fits.any():
@@ -222,7 +225,7 @@ class RowReader:
                 "NUL byte",
                 f"column {name!r} holds a NUL byte",
             )
-            texts.append(pc.utf8_trim(text, characters=WHITESPACE))
+            texts.append(_trim(text))
         values = None
         if self.constant is not None:
             values = np.repeat(np.asarray(self.constant)[None], len(chunk.numbers), axis=0)
@@ -244,7 +247,21 @@ class RowReader:
         else:
             ids, broken = decode(_as_text(chunk.columns[-1]))
             complain(broken, "not UTF-8", f"column {self.columns.id!r} is not UTF-8")
-        rows = Rows(tuple(texts), values, ids, chunk.position, chunk.numbers, chunk.whole)
+        groups = None
+        if self.columns.group is not None:
+            place = num_texts + len(self.columns.labels) + len(self.columns.where)
+            groups, broken = decode(_as_text(chunk.columns[place]))
+            groups = _trim(groups)
+            complain(broken, "not UTF-8", f"column {self.columns.group!r} is not UTF-8")
+        rows = Rows(
+            tuple(texts),
+            values,
+            ids,
+            chunk.position,
+            chunk.numbers,
+            chunk.whole,
+            groups=groups,
+        )
         if found:
             good = np.ones(len(rows), bool)
             good[list(found)] = False
@@ -272,6 +289,10 @@ class RowReader:
                 complain(np.flatnonzero(codes == code), error.reason, f"{where}{error}")
         spread: npt.NDArray[np.float64] = values[codes]
         return spread
+
+
+def _trim(text: Any) -> Any:
+    return pc.utf8_trim(text, characters=WHITESPACE)
 
 
 def _where(mask: Any) -> npt.NDArray[np.int64]:

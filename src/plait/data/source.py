@@ -39,6 +39,8 @@ class Columns:
     id: str | None = None
     where: tuple[str, ...] = ()
     """Those that say whether a row is taken at all."""
+    group: str | None = None
+    """The one that says which rows belong together."""
     whole: bool = False
     """Whether every row is wanted as it stands in the file as well."""
     may_lack_text: bool = False
@@ -48,6 +50,8 @@ class Columns:
         yield from self.text
         yield from self.labels
         yield from self.where
+        if self.group is not None:
+            yield self.group
         if self.id is not None:
             yield self.id
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow.compute as pc
 
 from plait.data.augmentations import AUGMENTATIONS, Augmentation, SetAugmentation, add_rows
 from plait.data.digests import file_digest
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from plait.config import BadRows, DropOverlap, DropRows, FileConfig, TaskConfig
+    from plait.data.fingerprints import Hashes
     from plait.data.heldout import HeldOut
 
 Progress = Callable[[int, int, int], None]
@@ -197,7 +199,14 @@ class Split:
         own = None if self.split == "unlabelled" else task.id
         name = own if config.id is None else config.id
         where = tuple(config.where or ())
-        columns = Columns(text, self._label_columns(config), name or None, where)
+        group = task.group if config.group is None else config.group
+        columns = Columns(
+            text,
+            self._label_columns(config),
+            name or None,
+            where,
+            (group or None) if self.fold else None,  # nobody else asks
+        )
         label_map = task.label_map if config.label_map is None else config.label_map
         said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
         mode: DropOverlap = next(value for value in said if value is not None)
@@ -241,7 +250,9 @@ class Split:
         described: dict[str, Any] = {
             "files": [
                 {"content": _digest(file.path), "label_map": file.label_map, "id": file.columns.id}
-                | file.config.model_dump(exclude={"label_map", "id", *_LATER, "drop_overlap"})
+                | file.config.model_dump(
+                    exclude={"label_map", "id", *_LATER, "drop_overlap", "group"}
+                )
                 | {"text": file.columns.text, "label": _as_written(file.columns.labels)}
                 | file.config.model_dump(include=_LATER, exclude_none=True)
                 for file in self.files
@@ -267,6 +278,8 @@ class Split:
             described["separator"] = task.label_separator
         if self.fold:
             described["fold"] = [self.split, self.seed, *self.fold]
+            if any(groups := [file.columns.group for file in self.files]):
+                described["groups"] = groups
         return described
 
     def rows(self, progress: Progress | None = None) -> Iterator[Rows]:
@@ -370,15 +383,15 @@ class Split:
     def _deal(self, rows: Rows) -> Rows:
         """Keep the rows of this side of the fold.
 
-        A row's part follows from the seed and from what it says, so that one that stands there
-        twice is never on both sides.
+        A row's part follows from the seed and from what it says, or what its group is called, so
+        that one that stands there twice is never on both sides.
         """
         if self.fold is None:
             return rows
         number, count = self.fold
         # Mixed once more with the seed: fingerprints alone would deal alike under every seed.
         salt = np.random.SeedSequence([self.seed, count]).generate_state(1, np.uint64)
-        mixed = (fingerprint(rows.texts) ^ salt) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (_name_groups(rows) ^ salt) * np.uint64(0x9E3779B97F4A7C15)
         held = (mixed >> np.uint64(32)) % np.uint64(count) == number - 1
         return rows.take(np.flatnonzero(held if self.split == "dev" else ~held))
 
@@ -460,6 +473,16 @@ class Split:
     def _generator(self, salt: str) -> np.random.Generator:
         digest = hashlib.blake2b(f"{self.task_name}\0{self.source}\0{salt}".encode()).digest()
         return np.random.default_rng([self.seed, *np.frombuffer(digest[:16], np.uint32)])
+
+
+def _name_groups(rows: Rows) -> Hashes:
+    """Return a key per row that those have in common which belong together."""
+    own = fingerprint(rows.texts)
+    if rows.groups is None:
+        return own
+    is_named = pc.not_equal(rows.groups, "").to_numpy(zero_copy_only=False)
+    keys: Hashes = np.where(is_named, fingerprint((rows.groups,)), own)
+    return keys
 
 
 def build_augmentation(
