@@ -64,13 +64,22 @@ def test_prices():
     assert f"| {surgery:.1f} |" in PAGE
 
 
+def test_what_sharing_gained():
+    told = " ".join(RESULTS.split())
+    assert "**Sharing**: of 12 tasks trained alone" in told
+    assert "none gained by it and 2 (" in told
+    lost = re.search(r"and 2 \(.* -(\.\d+), .* -(\.\d+)\) lost", told)
+    assert lost
+    assert "two were worse, by {} and {}".format(*lost.groups()) in PAGE
+
+
 def test_runs_that_fell():
     told = re.findall(r"^- \*\*(?:Ended low|Fell apart)\*\*: (\d+) run", RESULTS, flags=re.M)
     runs = list((ROOT / "results" / "reproduce" / "small").glob("*/*/seed-*.json"))
-    assert (sum(map(int, told)), len(runs)) == (8, 160)
-    assert "eight of 160" in PAGE
-    ninth = json.loads(
+    assert (sum(map(int, told)), len(runs)) == (10, 172)
+    assert "ten of 172" in PAGE
+    another = json.loads(
         (ROOT / "results/reproduce/small/d/concat-sequential/seed-11713.json").read_text()
     )["dev"]["tasks"]
-    assert ninth["sst"]["metrics"]["macro_recall"] == pytest.approx(0.2)  # one class for all
-    assert ninth["quora"]["metrics"]["accuracy"] < 0.5
+    assert another["sst"]["metrics"]["macro_recall"] == pytest.approx(0.2)  # one class for all
+    assert another["quora"]["metrics"]["accuracy"] < 0.5

@@ -135,6 +135,28 @@ def test_a_row_is_a_mean_and_a_deviation_over_seeds(tmp_path):
     assert "2 of 66 are run: 1 distinct run of 63, with 3 seeds each." in text
 
 
+def test_what_sharing_gained_is_summed_up(tmp_path):
+    for seed, off in enumerate((-0.001, 0.0, 0.001), 1):
+        figures = {"sst": 0.5, "quora": 0.8, "sts": 0.6}
+        write_record(
+            tmp_path, make_record("a/square-root", {t: v + off for t, v in figures.items()}, seed)
+        )
+        for task, moved in (("sst", 0.45), ("quora", 0.85), ("sts", 0.6)):
+            record = make_record("a/square-root", {task: moved - off}, seed, alone=task)
+            write_record(tmp_path, record)
+    text = " ".join(page(tmp_path, best=tmp_path / "none").split())
+    assert (
+        "**Sharing**: of 3 tasks trained alone beside the row that has it among others, "
+        "1 (`sst` of `a/square-root` +.050) gained by it and 1 (`quora` of `a/square-root` -.050) "
+        "lost, as far as these seeds can tell"
+    ) in text
+
+
+def test_nothing_is_said_of_sharing_where_no_task_was_alone(tmp_path):
+    write_record(tmp_path, make_record("a/square-root", {"sst": 0.5, "quora": 0.8, "sts": 0.6}))
+    assert "**Sharing**" not in page(tmp_path, best=tmp_path / "none")
+
+
 def test_one_seed_has_no_deviation(tmp_path):
     write_record(tmp_path, make_record("minbert/sst-full-model", {"sst": 0.5}))
     text = page(tmp_path, best=tmp_path / "none")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from plait.errors import counted
 from plait.results.findings import compare
 from plait.results.markdown import between, figure, over_seeds, paragraph, signed, table
 from plait.results.sections.findings import show_seeds
 from plait.results.tables import read_details
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from plait.results.gathering import Results
     from plait.results.records import Records
     from plait.results.significance import Difference
@@ -45,17 +48,41 @@ def show_alone(records: Records) -> list[str]:
         "it: so a gain is rather told too small."
     )
     rows = []
+    for recipe, task, found in _compare_alone(records):
+        together = list(records.figures(recipe, task).values())
+        alone = list(records.figures(recipe, task, task).values())
+        told = ["", "", found] if isinstance(found, str) else _gain(found)
+        cells = [over_seeds(v) if v else "not run yet" for v in (together, alone)]
+        rows.append([f"`{recipe}`", f"`{task}`", *cells, *told])
+    header = ["row", "task", "together", "alone", "gained", "95% interval", "seeds"]
+    return lines + table(header, rows, 2)
+
+
+def sum_up_alone(records: Records) -> str | None:
+    """Say in a sentence what sharing gained and cost; nothing where no task was run alone."""
+    found = [(r, task, d) for r, task, d in _compare_alone(records) if not isinstance(d, str)]
+    if not found:
+        return None
+    gained = [one for one in found if one[2].interval[0] > 0]
+    lost = [one for one in found if one[2].interval[1] < 0]
+    return (
+        f"**Sharing**: of {counted(len(found), 'task')} trained alone beside the row that has it "
+        f"among others, {_name_tasks(gained)} gained by it and {_name_tasks(lost)} lost, as far as "
+        "these seeds can tell ([more](#each-task-alone))."
+    )
+
+
+def _name_tasks(found: Sequence[tuple[str, str, Difference]]) -> str:
+    told = [f"`{task}` of `{recipe}` {signed(gain.value)}" for recipe, task, gain in found]
+    return f"{len(told)} ({', '.join(told)})" if told else "none"
+
+
+def _compare_alone(records: Records) -> Iterator[tuple[str, str, Difference | str]]:
+    """Give what training together gained over training alone, row by row and task by task."""
     for recipe, tasks in records.alone.items():
         order = list(records.row(recipe)[0].dev.tasks) if records.row(recipe) else tasks
         for task in sorted(tasks, key=order.index):
-            together = list(records.figures(recipe, task).values())
-            alone = list(records.figures(recipe, task, task).values())
-            found = compare([(recipe, None)], [(recipe, task)], task, records)
-            told = ["", "", found] if isinstance(found, str) else _gain(found)
-            cells = [over_seeds(v) if v else "not run yet" for v in (together, alone)]
-            rows.append([f"`{recipe}`", f"`{task}`", *cells, *told])
-    header = ["row", "task", "together", "alone", "gained", "95% interval", "seeds"]
-    return lines + table(header, rows, 2)
+            yield recipe, task, compare([(recipe, None)], [(recipe, task)], task, records)
 
 
 def _gain(found: Difference) -> list[str]:

@@ -8,6 +8,7 @@ from plait.errors import counted
 from plait.results.findings import count_verdicts, stays_corrected
 from plait.results.markdown import figure, items, paragraph
 from plait.results.records import FALL
+from plait.results.sections.besides import sum_up_alone
 from plait.results.tables import read_outline
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def show_summary(results: Results) -> list[str]:
             f"**Fell apart**: {counted(len(lost), 'run')} came out no better than guessing in "
             f"every task: {rows_lost}. Findings that compare such a row are not tested."
         )
+    if sharing := sum_up_alone(results.records):
+        told.append(sharing)
     if results.best:
         models = ", ".join(
             f"{model.name} {figure(model.dev.figure('overall'))}" for model in results.best
