@@ -9,20 +9,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from plait.calibration import (
     HIGHEST,
     LOWEST,
+    Scaling,
     apply_temperature,
     calibration_error,
     cross_fit,
     fit,
+    fit_offsets,
+    fit_scaling,
     fit_temperature,
     halves,
-    read_temperatures,
+    read_scalings,
     reliability,
+    tells_offsets,
     tells_temperature,
     write_calibration,
 )
@@ -60,7 +64,7 @@ def test_nothing_and_nan():
     none = np.zeros((0, 3))
     assert math.isnan(calibration_error([], none))
     assert fit_temperature([], none) == 1.0
-    assert cross_fit([], none).shape == (0, 3)
+    assert cross_fit([], none, fit_scaling).shape == (0, 3)
     broken = [[math.nan, math.nan], *CHANCES]
     assert calibration_error([0, *LABELS], broken) == pytest.approx(0.2)
     assert fit_temperature([0, *LABELS], broken) == pytest.approx(fit_temperature(LABELS, CHANCES))
@@ -152,7 +156,7 @@ def test_a_half_is_scored_by_the_other():
     chances = softmax(logits, axis=1)
     half = halves(301)
     assert sorted(np.bincount(half)) == [150, 151]
-    scaled = cross_fit(labels, chances)
+    scaled = cross_fit(labels, chances, fit_scaling)
     for mine in (0, 1):
         temperature = fit_temperature(labels[half != mine], chances[half != mine])
         assert scaled[half == mine] == pytest.approx(
@@ -162,8 +166,79 @@ def test_a_half_is_scored_by_the_other():
     assert found.after["ece"] < found.before["ece"]
     assert found.after["log_loss"] == pytest.approx(log_loss(labels, scaled))
     # Fitted on the rows it is measured on, it looks better than it is.
-    flattering = log_loss(labels, apply_temperature(chances, found.temperature))
+    flattering = log_loss(labels, found.scaling(chances))
     assert flattering < found.after["log_loss"]
+
+
+# --- offsets -----------------------------------------------------------------------------
+
+
+def test_offsets_by_hand():
+    """Nothing is known of any row, and three in four are of the first class: offsets ln 3 apart."""
+    found = fit_offsets([0, 0, 0, 1], np.full((4, 2), 0.5))
+    assert found.offsets == pytest.approx((math.log(3) / 2, -math.log(3) / 2))
+    assert found([[0.5, 0.5]])[0] == pytest.approx([0.75, 0.25])
+
+
+def drawn(num_classes, seed=0, count=500):
+    """Answers that are too sure, and say the first class too seldom."""
+    generator = np.random.default_rng(seed)
+    logits = generator.normal(size=(count, num_classes), scale=1.5)
+    labels = np.array([generator.choice(num_classes, p=p) for p in softmax(logits, axis=1)])
+    logits[:, 0] -= 1.0
+    return labels, softmax(2 * logits, axis=1)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 7])
+def test_offsets_are_the_best_there_are(num_classes):
+    labels, chances = drawn(num_classes)
+    logs = np.log(chances)
+
+    def loss(place):
+        scaled = log_softmax(logs * place[0] + place[1:], axis=1)
+        return -scaled[np.arange(len(labels)), labels].mean()
+
+    best = minimize(loss, np.array([1.0, *np.zeros(num_classes)]), tol=1e-12)
+    found = fit_offsets(labels, chances)
+    assert found.temperature == pytest.approx(1 / best.x[0], rel=1e-3)
+    assert found.offsets == pytest.approx(best.x[1:] - best.x[1:].mean(), abs=1e-3)
+    assert log_loss(labels, found(chances)) <= best.fun + 1e-12
+    assert sum(found.offsets) == pytest.approx(0)
+    # As often as a class is there, so much of it is said in the mean.
+    assert found(chances).mean(axis=0) == pytest.approx(np.bincount(labels) / len(labels))
+    assert found.temperature == pytest.approx(2, rel=0.2)
+    assert found.offsets[0] == max(found.offsets)
+
+
+def test_what_offsets_do_is_measured_on_rows_they_were_not_fitted_on():
+    labels, chances = drawn(3)
+    half = halves(len(labels))
+    expected = np.empty_like(chances)
+    for mine in (0, 1):
+        other = half != mine
+        expected[half == mine] = fit_offsets(labels[other], chances[other])(chances[half == mine])
+    found, plain = fit(labels, chances, offsets=True), fit(labels, chances)
+    assert found.scaling == fit_offsets(labels, chances)
+    assert found.after["log_loss"] == pytest.approx(log_loss(labels, expected))
+    assert found.after["accuracy"] == (expected.argmax(axis=1) == labels).mean()
+    assert found.after["accuracy"] > found.before["accuracy"]
+    assert found.after["log_loss"] < plain.after["log_loss"] < plain.before["log_loss"]
+    assert plain.after["accuracy"] == plain.before["accuracy"]
+
+
+def test_offsets_without_end_are_held():
+    """No row is of the second class: no offset is low enough."""
+    found = fit_offsets([0] * 6, np.tile([0.4, 0.6], (6, 1)))
+    assert all(math.isfinite(offset) for offset in found.offsets)
+    assert found([[0.4, 0.6]])[0].argmax() == 0
+    assert fit_offsets([], np.zeros((0, 3))) == Scaling(1.0, (0.0, 0.0, 0.0))
+
+
+def test_offsets_take_rows_of_every_class():
+    chances = np.full((6, 3), 1 / 3)
+    assert tells_offsets([0, 0, 1, 1, 2, 2], chances)
+    assert not tells_offsets([0, 0, 0, 1, 1, 2], chances)
+    assert not tells_offsets([0, 0, 0, 1, 1, 1], chances)
 
 
 # --- the file ----------------------------------------------------------------------------
@@ -177,14 +252,14 @@ def run(tiny_run, tmp_path):
 def calibrate_by_hand(folder, **temperatures):
     model = load(folder, calibrated=False)
     one = fit(LABELS, CHANCES)
-    fits = {task: replace(one, temperature=t) for task, t in temperatures.items()}
-    write_calibration(folder, model.identify(), fits)
+    fits = {task: replace(one, scaling=Scaling(t)) for task, t in temperatures.items()}
+    write_calibration(folder, model.identify(), fits, "dev")
 
 
 def test_a_predictor_applies_it(run):
     plain = Predictor.load(run)
     calibrate_by_hand(run, mood=3.0, same=0.5)
-    assert read_temperatures(run, plain.identify) == {"mood": 3.0, "same": 0.5}
+    assert read_scalings(run, plain.identify) == {"mood": Scaling(3.0), "same": Scaling(0.5)}
     scaled = Predictor.load(run)
     dev = scaled.load_split("dev")
     for task, temperature in (("mood", 3.0), ("same", 0.5)):
@@ -194,7 +269,20 @@ def test_a_predictor_applies_it(run):
         assert (after.argmax(axis=1) == before.argmax(axis=1)).all()
         assert abs(after - before).max() > 0.01
     assert (scaled.answer("near", dev["near"]) == plain.answer("near", dev["near"])).all()
-    assert Predictor.load(run, calibrated=False).temperatures == {}
+    assert Predictor.load(run, calibrated=False).scalings == {}
+
+
+def test_a_predictor_applies_offsets(run):
+    plain = Predictor.load(run)
+    fits = {"mood": fit(*drawn(3), offsets=True)}
+    write_calibration(run, plain.identify(), fits, "dev")
+    shifted = Predictor.load(run)
+    assert shifted.scalings == {"mood": fits["mood"].scaling}
+    dev = shifted.load_split("dev")["mood"]
+    logits = np.log(plain.answer("mood", dev)) / fits["mood"].scaling.temperature
+    expected = softmax(logits + np.array(fits["mood"].scaling.offsets), axis=1)
+    assert shifted.answer("mood", dev) == pytest.approx(expected)
+    assert shifted.fingerprint() != plain.fingerprint()
 
 
 def test_an_ensemble_has_its_own(run, tmp_path):

@@ -103,6 +103,9 @@ def test_licences_notes_and_a_sentence(tmp_path, tiny_recipe):
     assert section(card, "Encoder").endswith("What it has seen: It has read everything.")
 
 
+FIGURES = ("accuracy", "ece", "log loss")
+
+
 def test_sections_of_other_commands(run):
     plain = make_card(run)
     assert "## Audit" not in plain
@@ -116,10 +119,10 @@ def test_sections_of_other_commands(run):
     assert "Nobody has checked that it matches" not in card
     assert "was not looked at" not in card
     head, _, first, _ = table(section(card, "Calibration"))
-    figures = ["before ece", "before log loss", "after ece", "after log loss"]
+    figures = [f"{when} {what}" for when in ("before", "after") for what in FIGURES]
     assert head == ["task", "temperature", "rows", *figures]
-    assert first[:3] == ["mood", f"{fits['mood'].temperature:.3f}", "18"]
-    assert first[3] == f"{fits['mood'].before['ece']:.3f}"
+    assert first[:3] == ["mood", f"{fits['mood'].scaling.temperature:.3f}", "18"]
+    assert first[4] == f"{fits['mood'].before['ece']:.3f}"
     head, _, *rows = table(section(card, "Audit"))
     assert head == ["probe", "task", "texts", "changed", "moved", "measured"]
     assert len(rows) == len(probes["summary"])

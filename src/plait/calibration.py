@@ -1,6 +1,6 @@
-"""Probabilities become ones that can be believed: how far off they are, and one number to mend it.
+"""Probabilities become ones that can be believed: how far off they are, and what mends it.
 
-calibration.json        a temperature for each task of a run, with the model they belong to
+calibration.json        how each task of a run is scaled, with the model that this belongs to
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ LOWEST, HIGHEST = 0.05, 20.0
 best one would be 0 or infinite."""
 
 FEWEST = 2
-"""Right and wrong answers that a temperature takes: without a mistake, none is too low."""
+"""Right and wrong answers that a temperature takes: without a mistake, none is too low. An offset
+takes as many rows of its class."""
+
+FARTHEST = 20.0
+"""Offsets are held to this, on either side: e to the power of it is as good as never."""
 
 # --- how far off -------------------------------------------------------------------------
 
@@ -84,7 +88,33 @@ def calibration_error(labels: ArrayLike, probabilities: ArrayLike) -> float:
     return sum(b.count * abs(b.accuracy - b.confidence) for b in bins) / total
 
 
-# --- one number to mend it ---------------------------------------------------------------
+# --- what mends it -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Logits of a task are divided by a temperature; then each class may have its offset added."""
+
+    temperature: float
+    offsets: tuple[float, ...] = ()
+    """One a class, adding up to 0, or none at all: then the class chosen stays the same."""
+
+    def __call__(self, probabilities: ArrayLike) -> Floats:
+        """Return probabilities of which more can be believed."""
+        if not self.offsets:
+            return apply_temperature(probabilities, self.temperature)
+        logs = _logs(np.asarray(probabilities, dtype=np.float64))
+        scaled: Floats = np.exp(_normalise(logs / self.temperature + np.array(self.offsets)))
+        return scaled
+
+    def to_json(self) -> float | list[Any]:
+        """Return plain values; of a temperature alone, the number."""
+        return [self.temperature, list(self.offsets)] if self.offsets else self.temperature
+
+
+def plain_scalings(scalings: Mapping[str, Scaling]) -> dict[str, float | list[Any]]:
+    """Return what tasks are scaled by as plain values."""
+    return {task: scaling.to_json() for task, scaling in scalings.items()}
 
 
 def apply_temperature(probabilities: ArrayLike, temperature: float) -> Floats:
@@ -94,7 +124,7 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> Floats:
     class chosen stays the same, whatever rounding does to classes that are nearly equal.
     """
     chances = np.asarray(probabilities, dtype=np.float64)
-    scaled: Floats = np.exp(_scaled_logs(_logs(chances), 1 / temperature))
+    scaled: Floats = np.exp(_normalise(_logs(chances) / temperature))
     chosen = chances.argmax(axis=1)
     (moved,) = np.nonzero(scaled.argmax(axis=1) != chosen)
     scaled[moved, chosen[moved]] = np.nextafter(scaled[moved].max(axis=1), 1)
@@ -115,7 +145,7 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
 
     def slope(inverse: float) -> float:
         """Return the derivative of the log loss by 1 / temperature."""
-        scaled = np.exp(_scaled_logs(logs, inverse))
+        scaled = np.exp(_normalise(logs * inverse))
         return float(np.mean((scaled * logs).sum(axis=1) - of_truth))
 
     low, high = math.log(1 / HIGHEST), math.log(1 / LOWEST)
@@ -126,6 +156,56 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
         else:
             high = middle
     return math.exp(-(low + high) / 2)
+
+
+def fit_scaling(labels: ArrayLike, probabilities: ArrayLike) -> Scaling:
+    """Return the same as a scaling."""
+    return Scaling(fit_temperature(labels, probabilities))
+
+
+def fit_offsets(labels: ArrayLike, probabilities: ArrayLike) -> Scaling:
+    """Return the temperature and the offsets of the lowest log loss (Guo et al. 2017).
+
+    One temperature for all classes, where their vector scaling has one each. The log loss is convex
+    in 1 / temperature and the offsets together: Newton's steps, halved where one goes too far.
+    """
+    true, chances = _read(labels, probabilities)
+    logs = _logs(chances)
+    rows, count = np.arange(len(true)), chances.shape[1]
+    seen = np.bincount(true, minlength=count) / max(len(true), 1)
+    at = np.array([1 / fit_temperature(true, chances), *np.zeros(count)])
+    if not len(true):
+        return Scaling(1.0, tuple(at[1:].tolist()))
+    ends = np.array([[1 / HIGHEST, 1 / LOWEST], *[[-FARTHEST, FARTHEST]] * count])
+
+    def loss(place: Floats) -> float:
+        return float(-_normalise(logs * place[0] + place[1:])[rows, true].mean())
+
+    now = loss(at)
+    for _ in range(100):
+        scaled = np.exp(_normalise(logs * at[0] + at[1:]))
+        middle = (scaled * logs).sum(axis=1)
+        slope = np.append((middle - logs[rows, true]).mean(), scaled.mean(axis=0) - seen)
+        curve = np.empty((count + 1, count + 1))
+        curve[0, 0] = ((scaled * logs**2).sum(axis=1) - middle**2).mean()
+        curve[0, 1:] = curve[1:, 0] = (scaled * (logs - middle[:, None])).mean(axis=0)
+        curve[1:, 1:] = np.diag(scaled.mean(axis=0)) - scaled.T @ scaled / len(true)
+        # Equal offsets change nothing, so the curve is flat that way: the shortest step of all.
+        step = np.linalg.lstsq(curve, slope, rcond=1e-12)[0]
+        length = 1.0
+        while (then := loss(moved := np.clip(at - length * step, *ends.T))) > now and length > 1e-6:
+            length /= 2
+        if not then < now - 1e-14:
+            break
+        at, now = moved, then
+    offsets = at[1:] - at[1:].mean()
+    return Scaling(float(1 / at[0]), tuple(offsets.tolist()))
+
+
+def tells_offsets(labels: ArrayLike, probabilities: ArrayLike) -> bool:
+    """Say whether every class has rows enough to fit an offset on."""
+    true, chances = _read(labels, probabilities)
+    return bool((np.bincount(true, minlength=chances.shape[1]) >= FEWEST).all())
 
 
 def tells_temperature(labels: ArrayLike, probabilities: ArrayLike) -> bool:
@@ -140,57 +220,63 @@ def halves(count: int) -> Ints:
     return np.random.default_rng(0).permutation(count) % 2
 
 
-def cross_fit(labels: ArrayLike, probabilities: ArrayLike) -> Floats:
-    """Scale each half of the rows by the temperature that suits the other half.
+def cross_fit(
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    find: Callable[[Ints, Floats], Scaling],
+) -> Floats:
+    """Scale each half of the rows by what suits the other half, which `find` finds.
 
-    What these come to is what a temperature does for rows it has not seen.
+    What these come to is what a scaling does for rows it has not seen.
     """
     true, chances = np.asarray(labels), np.asarray(probabilities, dtype=np.float64)
     half = halves(len(true))
     scaled = np.empty_like(chances)
     for mine in (0, 1):
         other = half != mine
-        temperature = fit_temperature(true[other], chances[other])
-        scaled[half == mine] = apply_temperature(chances[half == mine], temperature)
+        scaled[half == mine] = find(true[other], chances[other])(chances[half == mine])
     return scaled
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a temperature does for a task."""
+    """What a scaling does for a task."""
 
-    temperature: float
+    scaling: Scaling
     """Fitted on all rows."""
     rows: int
     before: dict[str, float]
-    """ece and log_loss."""
+    """accuracy, ece and log_loss."""
     after: dict[str, float]
-    """The same of each half of the rows under the temperature that suits the other half."""
+    """The same of each half of the rows under what suits the other half."""
 
     @property
     def at_the_limit(self) -> bool:
         """Whether no temperature was good enough: every row is right, or as good as none."""
-        return not LOWEST * 1.001 < self.temperature < HIGHEST / 1.001
+        return not LOWEST * 1.001 < self.scaling.temperature < HIGHEST / 1.001
 
     @property
     def is_worse(self) -> bool:
-        """Whether rows that a temperature was not fitted on can be believed less under it."""
+        """Whether rows that the scaling was not fitted on can be believed less under it."""
         return self.after["log_loss"] > self.before["log_loss"]
 
 
-def fit(labels: ArrayLike, probabilities: ArrayLike) -> Fit:
-    """Fit a temperature, and measure what it does on rows it was not fitted on."""
+def fit(labels: ArrayLike, probabilities: ArrayLike, *, offsets: bool = False) -> Fit:
+    """Fit a temperature, or offsets too, and measure what it does on rows it was not fitted on."""
+    find = fit_offsets if offsets else fit_scaling
     return Fit(
-        fit_temperature(labels, probabilities),
+        find(np.asarray(labels), np.asarray(probabilities, dtype=np.float64)),
         len(np.asarray(labels)),
         measure(labels, probabilities),
-        measure(labels, cross_fit(labels, probabilities)),
+        measure(labels, cross_fit(labels, probabilities, find)),
     )
 
 
 def measure(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
-    """Return the two figures that tell how far probabilities can be believed."""
+    """Return how often answers are right, and the two figures that tell how far to believe them."""
+    true, chances = _read(labels, probabilities)
     return {
+        "accuracy": float((chances.argmax(axis=1) == true).mean()) if len(true) else math.nan,
         "ece": calibration_error(labels, probabilities),
         "log_loss": log_loss(labels, probabilities),
     }
@@ -212,22 +298,23 @@ def _logs(chances: Floats) -> Floats:
     return logs
 
 
-def _scaled_logs(logs: Floats, inverse: float) -> Floats:
-    """Return the logarithms of probabilities to a power, adding up to 1 again."""
-    powers = logs * inverse
-    powers -= powers.max(axis=1, keepdims=True)
-    powers -= np.log(np.exp(powers).sum(axis=1, keepdims=True))
-    return powers
+def _normalise(logits: Floats) -> Floats:
+    """Return the logarithms of probabilities that add up to 1."""
+    highest = logits.max(axis=1, keepdims=True)
+    logs: Floats = logits - highest
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    return logs
 
 
 # --- the file ----------------------------------------------------------------------------
 
 
-def write_calibration(folder: Path, model: str, fits: Mapping[str, Fit]) -> Path:
-    """Keep temperatures with the model they belong to; `model` is its identity."""
+def write_calibration(folder: Path, model: str, fits: Mapping[str, Fit], rows: str) -> Path:
+    """Keep scalings with the model they belong to; `model` is its identity, `rows` says which."""
     tasks = {
         name: {
-            "temperature": fit.temperature,
+            "temperature": fit.scaling.temperature,
+            **({"offsets": list(fit.scaling.offsets)} if fit.scaling.offsets else {}),
             "rows": fit.rows,
             "before": _without_nan(fit.before),
             "after": _without_nan(fit.after),
@@ -235,12 +322,12 @@ def write_calibration(folder: Path, model: str, fits: Mapping[str, Fit]) -> Path
         for name, fit in fits.items()
     }
     path = folder / FILE
-    write_text(path, json.dumps({"split": "dev", "model": model, "tasks": tasks}, indent=1))
+    write_text(path, json.dumps({"split": rows, "model": model, "tasks": tasks}, indent=1))
     return path
 
 
-def read_temperatures(folder: Path, identify: Callable[[], str]) -> dict[str, float]:
-    """Return the temperatures kept with a model; none where nobody calibrated it.
+def read_scalings(folder: Path, identify: Callable[[], str]) -> dict[str, Scaling]:
+    """Return the scalings kept with a model; none where nobody calibrated it.
 
     `identify` gives the identity of the model that is there now.
     """
@@ -249,13 +336,16 @@ def read_temperatures(folder: Path, identify: Callable[[], str]) -> dict[str, fl
         return {}
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        found = {name: float(task["temperature"]) for name, task in values["tasks"].items()}
+        found = {
+            name: Scaling(float(task["temperature"]), tuple(map(float, task.get("offsets", ()))))
+            for name, task in values["tasks"].items()
+        }
         model = values["model"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
             f"{path} is damaged; `plait calibrate {folder} --undo` removes it"
         ) from error
-    if not all(0 < temperature < math.inf for temperature in found.values()):
+    if not all(0 < scaling.temperature < math.inf for scaling in found.values()):
         raise RunError(
             f"{path} holds a temperature that is none; `plait calibrate {folder}` makes it anew"
         )

@@ -420,8 +420,10 @@ def _told_in(name: str) -> str:
 
 
 def _told(found: Mapping[str, Any]) -> Iterator[str]:
-    """Say of an audit what its columns mean, and which language it speaks."""
+    """Say of an audit what its columns mean and which language it speaks; which rows were taken."""
     settings = found.get("settings")
+    if found.get("split") == "left-out":
+        yield "Fitted on training rows that the run had left out."
     if "summary" in found:
         yield (
             "Changed: the part of the texts whose answer becomes another one. Moved: how far "

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import numpy as np
 import tomli_w
 
-from plait.calibration import read_temperatures
+from plait.calibration import plain_scalings, read_scalings
 from plait.card import make_card
 from plait.data import Dataset
 from plait.errors import RunError, suggest
@@ -62,7 +62,7 @@ def load(
 def load_to_calibrate(
     run: str | Path, *, device: str = "auto"
 ) -> Predictor | Ensemble | ExportedModel:
-    """Read a model without its own temperatures; members of an ensemble keep theirs."""
+    """Read a model without its own scalings; members of an ensemble keep theirs."""
     if is_ensemble(Path(run)):
         return Ensemble.load(run, device=device, calibrated=False, members_calibrated=True)
     return load(run, device=device, calibrated=False)
@@ -305,11 +305,11 @@ class Ensemble(Answerer):
         made = cls(path, first.config, first.tasks, {}, tuple(members), how)
         if not calibrated:
             return made
-        return replace(made, temperatures=read_temperatures(path, made.identify))
+        return replace(made, scalings=read_scalings(path, made.identify))
 
     def identify(self) -> str:
         """Return a hash of how and of whom: the members' weights, and what they are scaled by."""
-        members = [[member.identify(), member.temperatures] for member in self.members]
+        members = [[member.identify(), plain_scalings(member.scalings)] for member in self.members]
         told = json.dumps([self.how, members], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()
 
@@ -384,7 +384,7 @@ class Ensemble(Answerer):
 
     def fingerprint(self) -> str:
         """Name the answers: equal where answers are bound to be the same, to the last bit."""
-        scaled = json.dumps(self.temperatures, sort_keys=True)
+        scaled = json.dumps(plain_scalings(self.scalings), sort_keys=True)
         facts = [self.how, scaled, *(member.fingerprint() for member in self.members)]
         return hashlib.sha256(" ".join(facts).encode()).hexdigest()
 

@@ -14,7 +14,7 @@ import torch
 
 from plait.answers.stream import answer_file, refuse_abstaining
 from plait.answers.vectors import embed_file
-from plait.calibration import apply_temperature, read_temperatures
+from plait.calibration import Scaling, plain_scalings, read_scalings
 from plait.data import ONE_TEXT, Collator, Dataset, SplitName, Tokenizer, find_implied
 from plait.errors import RunError, UsageError, suggest
 from plait.evaluate import Scorer, Scores, Task, choose_room, score_answers
@@ -64,7 +64,7 @@ class Answerer(ABC):
     folder: Path
     config: RunConfig
     tasks: dict[str, Task]
-    temperatures: dict[str, float]
+    scalings: dict[str, Scaling]
     """What the probabilities of calibrated tasks are scaled by."""
 
     @abstractmethod
@@ -113,8 +113,8 @@ class Answerer(ABC):
         return self._calibrate(task, self.answer_uncalibrated(task, dataset, rows))
 
     def _calibrate(self, task: str, answers: Floats) -> Floats:
-        temperature = self.temperatures.get(task)
-        return answers if temperature is None else apply_temperature(answers, temperature)
+        scale = self.scalings.get(task)
+        return answers if scale is None else scale(answers)
 
     def answer_together(self, tasks: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
         """Return what `answer` returns, for several tasks on the same rows."""
@@ -417,10 +417,10 @@ class Predictor(SingleModel):
         if place.type == "cuda" and autocast is not None:
             keep_copies(model, autocast)
         scorer = Scorer(model, tasks, collator, batch_size, choose_room(place), autocast)
-        temperatures = {}
+        scalings = {}
         if calibrated:
-            temperatures = read_temperatures(folder.path, lambda: hash_file(folder.weights))
-        own = (folder.path, config, tasks, temperatures, tokenizer, collator)
+            scalings = read_scalings(folder.path, lambda: hash_file(folder.weights))
+        own = (folder.path, config, tasks, scalings, tokenizer, collator)
         return cls(*own, model, scorer, form, hashes)
 
     def identify(self) -> str:
@@ -458,7 +458,7 @@ class Predictor(SingleModel):
         files = RunFolder(self.folder)
         facts = [self.identify(), *(self._hash(path) for path in (files.recipe, files.tokenizer))]
         facts += [self._hashes[plugin] for plugin in self.config.plugins]
-        facts.append(json.dumps(self.temperatures, sort_keys=True))
+        facts.append(json.dumps(plain_scalings(self.scalings), sort_keys=True))
         device = next(self.model.parameters()).device
         facts += [self.form, device.type, str(self.scorer.batch_size), str(self.scorer.room)]
         facts.append(torch.__version__)

@@ -7,11 +7,13 @@ import shutil
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tomli_w
 
 from csv_rows import read_rows, write_rows
 from plait.calibration import halves
+from plait.ensemble import load
 from plait.predict import Predictor
 
 
@@ -44,7 +46,7 @@ def test_from_a_run_to_temperatures_and_back(plait, run):
 
     after = Predictor.load(run)
     temperature = kept["tasks"]["mood"]["temperature"]
-    assert after.temperatures["mood"] == temperature
+    assert after.scalings["mood"].temperature == temperature
     assert lines[1].split()[2] == f"{temperature:.3f}"
     scores = after.evaluate()
     assert scores.primary == before.primary  # nothing is answered otherwise
@@ -107,3 +109,84 @@ def test_dev_rows_that_are_all_right_tell_no_temperature(plait, run, tmp_path):
     count = len(right)
     assert f"note: mood is left as it is: of its {count} dev rows {count} are right" in done.err
     assert set(json.loads((run / "calibration.json").read_text())["tasks"]) == {"same"}
+
+
+def test_offsets_may_change_answers(plait, run):
+    plain = plait("calibrate", run)
+    done = plait("calibrate", run, "--offsets")
+    assert done.code == 0
+    head = done.out.splitlines()[0].split()
+    assert head[3:5] == ["accuracy", "after"]
+    assert "accuracy" not in plain.out
+    kept = json.loads((run / "calibration.json").read_text())
+    assert kept["split"] == "dev"
+    assert len(kept["tasks"]["mood"]["offsets"]) == 3
+    assert len(kept["tasks"]["same"]["offsets"]) == 2
+    model = Predictor.load(run)
+    assert list(model.scalings["mood"].offsets) == kept["tasks"]["mood"]["offsets"]
+    # In the mean, dev's classes are said as often as they are there.
+    dev = model.load_split("dev")["mood"]
+    shares = np.bincount(dev.labels.numpy().astype(int)) / len(dev)
+    assert model.answer("mood", dev).mean(axis=0) == pytest.approx(shares, abs=1e-4)
+
+
+# --- on rows that were left out ----------------------------------------------------------
+
+
+@pytest.fixture
+def folds(tmp_path, tiny_recipe, plait):
+    """An ensemble of two runs that each left half of the rows out."""
+    folder = tmp_path / "folds"
+    recipe = tiny_recipe(folder / "data")
+    listing = {"name": "two", "ensemble": {"members": [str(recipe)], "how": "mean", "folds": 2}}
+    (folder / "two.toml").write_text(tomli_w.dumps(listing), encoding="utf-8")
+    done = plait("train", folder / "two.toml", "--out", folder / "two", "-o", "train.max_steps=12")
+    assert done.code == 0, done.err
+    return folder / "two"
+
+
+def test_every_member_is_calibrated_on_what_it_left_out(plait, folds):
+    ensemble = load(folds)
+    before = ensemble.evaluate()
+    done = plait("calibrate", folds, "--left-out", "--offsets")
+    assert done.code == 0, done.err
+    assert f"`plait calibrate {folds} --left-out --undo` takes it away." in done.out
+    told = [line.split()[:3] for line in done.out.splitlines()[1:5]]
+    names = [member.folder.name for member in ensemble.members]
+    assert {tuple(words[:2]) for words in told} == {
+        (f"{name},", task) for name in names for task in ("mood", "same")
+    }
+    assert not (folds / "calibration.json").exists()
+    every = {}
+    for member in ensemble.members:
+        kept = json.loads((member.folder / "calibration.json").read_text())
+        assert kept["split"] == "left-out"
+        rows = len(member.load_split("train")["mood"])
+        every[member.folder.name] = kept["tasks"]["mood"]["rows"]
+        assert rows + every[member.folder.name] == 45
+    assert sum(every.values()) == 45
+    assert load(folds).evaluate().to_json() != before.to_json()
+    assert "no longer calibrated" in plait("calibrate", folds, "--left-out", "--undo").out
+    assert load(folds).evaluate().to_json() == before.to_json()
+
+
+def test_rows_of_added_files_have_no_part_in_it(plait, folds, tmp_path):
+    """They may ask for other answers than dev does."""
+    member = shutil.copytree(load(folds).members[0].folder, tmp_path / "member")
+    assert plait("calibrate", member, "--left-out").code == 0
+    first = json.loads((member / "calibration.json").read_text())["tasks"]["mood"]
+    recipe = tomllib.loads((member / "recipe.toml").read_text())
+    train = recipe["tasks"]["mood"]["train"]
+    path = Path(recipe["data"]["root"], train[0]["path"])
+    more = "".join(f"x{i},an added row {i},good\n" for i in range(40))
+    (path.parent / "added.csv").write_text(f"id,text,label\n{more}", encoding="utf-8")
+    train.append({"path": "added.csv"})
+    (member / "recipe.toml").write_text(tomli_w.dumps(recipe), encoding="utf-8")
+    assert plait("calibrate", member, "--left-out").code == 0
+    assert json.loads((member / "calibration.json").read_text())["tasks"]["mood"] == first
+
+
+def test_a_run_that_left_nothing_out(plait, run):
+    complaint = plait("calibrate", run, "--left-out").complaint()
+    assert "left no training rows out; train it with data.folds" in complaint
+    assert not (run / "calibration.json").exists()

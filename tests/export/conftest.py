@@ -103,7 +103,7 @@ def train_tiny(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Trai
 def rich_run(train_tiny: TrainTiny) -> Path:
     """A calibrated run with a task of every kind, and adapters of every kind."""
     run = train_tiny(more=MORE_TASKS)
-    calibrate(run, device="cpu")
+    calibrate(run, device="cpu", offsets=True)
     return run
 
 
@@ -118,5 +118,5 @@ def exported(rich_run: Path) -> Path:
 def classifier_run(train_tiny: TrainTiny) -> Path:
     """A calibrated run that transformers' classifier can express: [CLS], pooler, linear."""
     run = train_tiny("encoder.pooling=cls-pooler", more=JOINED_SCORES + MORE_TASKS)
-    calibrate(run, device="cpu")
+    calibrate(run, device="cpu", offsets=True)
     return run

@@ -16,6 +16,7 @@ from plait.export.hf import classify
 from plait.export.run import export
 from plait.losses import CrossEntropy
 from plait.predict import Predictor
+from plait.report.calibrate import calibrate
 
 LONG = " ".join(["the film was very great and it is not dull ."] * 6)
 TEXTS = ["the film was great .", "awful", "a lovely walk , and the story was not dull !", LONG]
@@ -131,6 +132,18 @@ def test_calibration_is_in_the_classifier(classifier_run, predictor):
     for task, rows in (("mood", TEXTS), ("same", PAIRS)):
         far = abs(probabilities(plain, task, rows) - probabilities(predictor, task, rows)).max()
         assert far > 1e-3
+
+
+@pytest.mark.parametrize("task", ["mood", "same"])
+def test_a_temperature_alone_is_in_the_classifier(classifier_run, tmp_path, task):
+    run = shutil.copytree(classifier_run, tmp_path / "run")
+    calibrate(run, device="cpu")
+    model = Predictor.load(run, device="cpu")
+    assert not model.scalings[task].offsets
+    rows = PAIRS if model.tasks[task].spec.is_pair else TEXTS
+    logits, _ = ask(export(run, tmp_path / "out", form="hf", tasks=[task]).folder, rows)
+    wanted = probabilities(model, task, rows)
+    np.testing.assert_allclose(logits.softmax(-1).numpy(), wanted, atol=1e-5)
 
 
 def test_an_mlp_head_on_cls_and_no_segments(train_tiny, tmp_path):

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import plait
+from plait.calibration import Scaling
 from plait.config import read_recipe
 from plait.ensemble import make_ensemble
 from plait.errors import EncoderError, RunError, UsageError
-from plait.export.onnx import INPUTS
+from plait.export.onnx import INPUTS, _Answers
 from plait.export.run import export
 from plait.export.runtime import ExportedModel
 from plait.model.heads import LinearHead
@@ -75,6 +76,14 @@ def test_calibration_is_in_the_graph(both, rich_run):
     data = run.tokenise([(text,) for text in texts(7)])
     assert abs(run.answer("mood", data) - plain.answer("mood", data)).max() > 1e-3
     np.testing.assert_allclose(model.answer("mood", data), run.answer("mood", data), atol=1e-5)
+
+
+@pytest.mark.parametrize("scaling", [Scaling(2.5), Scaling(0.4, (0.5, -0.7, 0.2))])
+def test_graphs_scale_as_runs_do(both, scaling):
+    run, _ = both
+    outputs = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    found = _Answers(run.tasks["mood"], scaling)(outputs)
+    np.testing.assert_allclose(found.numpy(), scaling(outputs.softmax(-1).numpy()), atol=1e-6)
 
 
 def test_graphs_need_no_plait(both, exported):
@@ -150,10 +159,10 @@ def test_an_export_can_be_calibrated_again(exported, tmp_path):
     from plait.report.calibrate import calibrate
 
     place = shutil.copytree(exported, tmp_path / "copy")
-    fits = calibrate(place, device="cpu")
-    assert fits["mood"].temperature == pytest.approx(1, abs=0.05)  # it is calibrated already
-    assert plait.load(place).temperatures.keys() >= {"mood"}
-    assert plait.load(place, calibrated=False).temperatures == {}
+    found = calibrate(place, device="cpu")["mood"].scaling
+    assert found.temperature == pytest.approx(1, abs=0.05)  # it is calibrated already
+    assert plait.load(place).scalings.keys() >= {"mood"}
+    assert plait.load(place, calibrated=False).scalings == {}
 
 
 def test_fingerprints_tell_exports_apart(exported, tmp_path):

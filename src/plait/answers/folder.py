@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from plait import __version__
 from plait.answers.manifest import Manifest
 from plait.answers.parts import answer_part, read_parts
+from plait.calibration import plain_scalings
 from plait.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _describe(model: Answerer, plan: Plan, form: Mapping[str, Any]) -> dict[str,
         "separator": plan.separator,
         "quoting": plan.quoting,
         "model": model.identify(),
-        "calibration": model.temperatures,
+        "calibration": plain_scalings(model.scalings),
         "tasks": {c.task: {"text": c.text, "threshold": c.threshold} for c in plan.columns},
         "probabilities": plan.columns[0].probabilities,
         "format": plan.form,

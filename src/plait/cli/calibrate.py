@@ -16,30 +16,49 @@ if TYPE_CHECKING:
 
 
 FEW = 50
-"""Dev rows below which a temperature is noted to hang on chance."""
+"""Rows below which a temperature is noted to hang on chance."""
 
 
 def calibrate(
     run: RunArgument,
     data: DataOption = None,
+    left_out: Annotated[
+        bool,
+        typer.Option(
+            "--left-out",
+            help="Fit on training rows that the run left out (data.leave_out), instead of dev; of "
+            "an ensemble, each member on its own.",
+        ),
+    ] = False,
+    offsets: Annotated[
+        bool,
+        typer.Option(
+            "--offsets",
+            help="Fit an offset for each class as well; then answers may change.",
+        ),
+    ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take the calibration away again.")] = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Make how sure a run is match how often it is right.
 
     One temperature per task of classes is fitted on dev, and its probabilities are scaled by it
-    from then on; what is answered never changes. The figures shown after are of each half of dev
-    under the temperature that suits the other half; the one kept, in RUN/calibration.json, is
-    fitted on all of dev, whose own figures would flatter it.
+    from then on; what is answered never changes, but with --offsets. The figures shown after are of
+    each half of the rows under what suits the other half; the one kept, in RUN/calibration.json, is
+    fitted on all of them, whose own figures would flatter it.
+
+    Added data may shift how often each class is answered; --left-out --offsets brings that back to
+    how often it stands in the task's first training file, without a look at dev.
     """
     if undo:
         from plait.report.calibrate import undo as take_away
 
-        there = take_away(run)
+        there = take_away(run, left_out=left_out)
         typer.echo(f"{run} is {'no longer' if there else 'not'} calibrated.")
         return
     from plait.cli.display import Display
 
+    rows = "left-out" if left_out else "dev"
     with Display() as display:
         display.begin(f"loading {run}")
         from plait.report.calibrate import calibrate as fit_run
@@ -48,6 +67,8 @@ def calibrate(
             run,
             data=data,
             device=device,
+            left_out=left_out,
+            offsets=offsets,
             reading=display.reading,
             answering=display.scoring,
             note=display.note,
@@ -55,33 +76,35 @@ def calibrate(
         for name, fit in fits.items():
             if fit.rows < FEW:
                 display.note(
-                    f"{name}: {fit.rows} dev rows are few, and another few could tell quite "
+                    f"{name}: {fit.rows} {rows} rows are few, and another few could tell quite "
                     "another temperature"
                 )
             if fit.is_worse:
                 display.note(
                     f"{name}: on rows that it was not fitted on, a temperature makes the log loss "
-                    "worse; better --undo, or bring more dev rows"
+                    f"worse; better --undo, or bring more {rows} rows"
                 )
             if fit.at_the_limit:
                 display.note(
-                    f"the temperature of {name} is at the end of what is tried: dev has too few "
-                    "mistakes, or too few right answers, to tell one"
+                    f"the temperature of {name} is at the end of what is tried: {rows} rows have "
+                    "too few mistakes, or too few right answers, to tell one"
                 )
-    _show(fits)
+    _show(fits, offsets=offsets)
+    again = f"plait calibrate {run}{' --left-out' if left_out else ''} --undo"
     typer.echo(
-        "\nAfter: each half of dev under the temperature of the other half."
-        f"\nKept in {run}, fitted on all of dev; `plait calibrate {run} --undo` takes it away."
+        f"\nAfter: each half of the {rows} rows under what suits the other half."
+        f"\nKept in {run}, fitted on all of them; `{again}` takes it away."
     )
 
 
-def _show(fits: Mapping[str, Fit]) -> None:
+def _show(fits: Mapping[str, Fit], *, offsets: bool) -> None:
     from plait.cli.display import figure, make_console, print_table
 
-    rows = [["task", "rows", "temperature", "ECE", "after", "log loss", "after"]]
+    shown = {"accuracy": "accuracy"} if offsets else {}
+    shown |= {"ece": "ECE", "log_loss": "log loss"}
+    heads = [word for name in shown.values() for word in (name, "after")]
+    rows = [["task", "rows", "temperature", *heads]]
     for name, fit in fits.items():
-        pairs = [
-            figure(side[key]) for key in ("ece", "log_loss") for side in (fit.before, fit.after)
-        ]
-        rows.append([name, str(fit.rows), f"{fit.temperature:.3f}", *pairs])
+        pairs = [figure(side[key]) for key in shown for side in (fit.before, fit.after)]
+        rows.append([name, str(fit.rows), f"{fit.scaling.temperature:.3f}", *pairs])
     print_table(make_console(), rows)

@@ -3,7 +3,7 @@
 Its class for BERT computes classifier(tanh(dense(first token))). Two kinds of run are just that:
 pooling "cls-pooler" under a linear head, whose pooler is the dense layer, and pooling "cls" under
 an mlp head, whose first layer is. All else is refused. What comes after the classifier is put into
-its weights where it is linear: a calibration's temperature, a score's range. The rest is a softmax,
+its weights where it is linear: a calibration, a score's range. The rest is a softmax,
 a sigmoid or nothing, which `problem_type` tells.
 """
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from plait.calibration import Scaling
 from plait.errors import UsageError
 from plait.export.folder import write_facts
 from plait.export.hub import INSTEAD, HubModel, check_reading, encoder_of, to_hub, write_hub
@@ -121,10 +122,13 @@ def _make_classifier(run: Predictor, task: str, out: nn.Linear, *, one_logit: bo
     spec, loss = run.tasks[task].spec, run.tasks[task].loss
     weight, bias = out.weight.detach(), out.bias.detach()
     if type(loss) in (CrossEntropy, BinaryCrossEntropy):
-        temperature = run.temperatures.get(task, 1.0)
-        weight, bias, labels = weight / temperature, bias / temperature, spec.labels
+        scaling = run.scalings.get(task, Scaling(1.0))
+        weight, bias = weight / scaling.temperature, bias / scaling.temperature
+        labels = spec.labels
         if type(loss) is BinaryCrossEntropy:  # softmax of 0 and z is sigmoid of z
             weight, bias = (torch.cat([torch.zeros_like(t), t]) for t in (weight, bias))
+        if scaling.offsets:
+            bias = bias + bias.new_tensor(scaling.offsets)
         if one_logit and spec.kind == "binary":
             return Classifier(weight[1:] - weight[:1], bias[1:] - bias[:1], labels[1:], "sigmoid")
         return Classifier(weight, bias, labels, "softmax")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from plait.calibration import Scaling
     from plait.evaluate import Task
     from plait.model.encoder import Encoder
     from plait.model.interface import Adapter
@@ -73,17 +74,19 @@ class Place:
 class _Answers(nn.Module):
     """A task's outputs become its answers."""
 
-    def __init__(self, task: Task, temperature: float | None):
+    def __init__(self, task: Task, scaling: Scaling | None):
         super().__init__()
-        self.loss, self.temperature = task.loss, temperature
+        self.loss, self.scaling = task.loss, scaling
 
     def forward(self, outputs: Tensor) -> Tensor:
         answers = self.loss.decode(outputs)
-        if self.temperature is None:
+        if self.scaling is None:
             return answers
-        # As calibration.apply_temperature: the same for any loss that gives probabilities.
-        logs = answers.clamp(min=torch.finfo(answers.dtype).tiny).log()
-        return (logs / self.temperature).softmax(dim=-1)
+        # As calibration.Scaling: the same for any loss that gives probabilities.
+        logs = answers.clamp(min=torch.finfo(answers.dtype).tiny).log() / self.scaling.temperature
+        if self.scaling.offsets:
+            logs = logs + torch.tensor(self.scaling.offsets, dtype=logs.dtype)
+        return logs.softmax(dim=-1)
 
 
 class _Inputs(nn.Module):
@@ -134,7 +137,7 @@ class _Plan:
 
 def _plan(run: Predictor, tasks: Sequence[str]) -> _Plan:
     model, plan = run.model, _Plan()
-    answers = {name: _Answers(run.tasks[name], run.temperatures.get(name)) for name in tasks}
+    answers = {name: _Answers(run.tasks[name], run.scalings.get(name)) for name in tasks}
     apart = [name for name in tasks if run.tasks[name].spec.inputs == "apart"]
     adapted = [name for name in tasks if f"task-{name}" in model.adapters]
 
@@ -199,8 +202,10 @@ def _describe(folder: Path, run: Predictor, plan: _Plan, precision: Precision) -
         given: dict[str, Any] = dict(meaning)
         if spec.kind == "labels":
             given["threshold"] = spec.threshold
-        if name in run.temperatures:
-            given["temperature"] = run.temperatures[name]
+        if name in run.scalings:
+            given["temperature"] = run.scalings[name].temperature
+            if offsets := run.scalings[name].offsets:
+                given["offsets"] = offsets
         tasks[name] = {**place.to_json(), "kind": spec.kind, "texts": len(spec.text), **given}
     settings = run.config.encoder
     beside = [data_file(file) for file in plan.graphs]

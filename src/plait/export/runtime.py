@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from plait.calibration import read_temperatures
+from plait.calibration import plain_scalings, read_scalings
 from plait.data import ONE_TEXT, Tokenizer
 from plait.errors import RunError, UsageError, first_line
 from plait.export.folder import FILE, need
@@ -96,7 +96,7 @@ class ExportedModel(SingleModel):
         )
         if not calibrated:
             return made
-        return replace(made, temperatures=read_temperatures(path, made.identify))
+        return replace(made, scalings=read_scalings(path, made.identify))
 
     def identify(self) -> str:
         """Return a hash of the graphs, and of weights beside them."""
@@ -108,7 +108,10 @@ class ExportedModel(SingleModel):
         """Name the answers: equal where they are bound to be the same, to the last bit."""
         files = RunFolder(self.folder)
         facts = [self.identify(), *(hash_file(path) for path in (files.recipe, files.tokenizer))]
-        facts += [json.dumps(self.temperatures, sort_keys=True), need("onnxruntime").__version__]
+        facts += [
+            json.dumps(plain_scalings(self.scalings), sort_keys=True),
+            need("onnxruntime").__version__,
+        ]
         facts += next(iter(self.sessions.values())).get_providers()
         return hashlib.sha256(" ".join(facts).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""A run and its dev files become answers, kept in the run's folder under what they depend on.
+"""A run and its dev rows, or those it left out, become answers, kept under what they depend on.
 
 answers/                one array per task, named by a hash of weights, plugins, data and precision
 """
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plait.calibration import apply_temperature
 from plait.ensemble import Ensemble, load, load_to_calibrate
-from plait.errors import DiskFullError
+from plait.errors import DiskFullError, UsageError
 from plait.evaluate import TaskScores, score_task
 from plait.training.build import choose_device
 from plait.training.checkpoint import atomic_path
@@ -24,6 +23,8 @@ from plait.training.folder import hash_plugins
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from plait.calibration import Scaling
+    from plait.config import RunConfig
     from plait.data import Dataset
     from plait.evaluate import Floats
     from plait.predict import Answerer, Progress
@@ -43,15 +44,13 @@ class TaskAnswers:
     labels: Floats
     uncalibrated: Floats
     """Probabilities [rows, classes] or scores [rows], as the model gives them."""
-    temperature: float | None
+    scaling: Scaling | None
     """What the probabilities are scaled by; None where nobody calibrated them."""
 
     @property
     def answers(self) -> Floats:
         """What `plait predict` would say."""
-        if self.temperature is None:
-            return self.uncalibrated
-        return apply_temperature(self.uncalibrated, self.temperature)
+        return self.uncalibrated if self.scaling is None else self.scaling(self.uncalibrated)
 
     def score(self) -> TaskScores:
         """Return every figure of the answers."""
@@ -84,15 +83,56 @@ def answer_dev(
     left as it is.
     """
     model = load(run, device=device) if calibrated else load_to_calibrate(run, device=device)
-    watched = model if answering is None else model.watched(answering)
     datasets = model.load_split("dev", data=data, progress=reading)
+    return model, _answer(model, datasets, device, answering)
+
+
+def answer_left_out(
+    run: Path,
+    *,
+    data: str | None = None,
+    device: str = "auto",
+    reading: Progress | None = None,
+    answering: Progress | None = None,
+) -> tuple[Answerer, dict[str, TaskAnswers]]:
+    """Load a run and answer the training rows that it left out, of each task's first file."""
+    model = load(run, device=device, calibrated=False)
+    config = _read_left_out(model.config, run)
+    datasets = model.read(config, "dev", data=data, progress=reading)
+    return model, _answer(model, datasets, device, answering)
+
+
+def _read_left_out(config: RunConfig, run: Path) -> RunConfig:
+    """Return a recipe whose dev rows are those that a run left out.
+
+    Files beyond a task's first add rows that may ask for other answers than dev does.
+    """
+    if not config.data.leave_out:
+        raise UsageError(
+            f"{run} left no training rows out; train it with data.folds and data.leave_out = true, "
+            "or by a recipe with ensemble.folds"
+        )
+    every = {"count": None, "fraction": None}  # what was not drawn was not trained on either
+    tasks = {
+        name: task.model_copy(update={"train": task.train[:1], **every})
+        for name, task in config.tasks.items()
+    }
+    dealt = config.data.model_copy(update={"leave_out": False})
+    return config.model_copy(update={"data": dealt, "tasks": tasks})
+
+
+def _answer(
+    model: Answerer, datasets: dict[str, Dataset], device: str, answering: Progress | None
+) -> dict[str, TaskAnswers]:
+    """Answer rows, or take what was answered before from the model's folder."""
+    watched = model if answering is None else model.watched(answering)
     # Devices and precisions round differently.
     depends = [model.identify(), choose_device(device).type, model.config.precision]
     depends += _hash_plugins(model)
     found = {}
     for name, dataset in datasets.items():
         assert dataset.labels is not None
-        path = run / FOLDER / f"{_hash([*depends, name, dataset.key])}.npy"
+        path = model.folder / FOLDER / f"{_hash([*depends, name, dataset.key])}.npy"
         kept = _read(path, len(dataset))
         if kept is None:
             kept = watched.answer_uncalibrated(name, dataset)
@@ -104,9 +144,9 @@ def answer_dev(
             dataset,
             dataset.labels.numpy().astype(np.float64),
             kept,
-            model.temperatures.get(name),
+            model.scalings.get(name),
         )
-    return model, found
+    return found
 
 
 def _hash_plugins(model: Answerer) -> list[str]:

@@ -1,20 +1,30 @@
-"""A run's answers to dev become temperatures that its probabilities are scaled by from then on."""
+"""A run's answers become what its probabilities are scaled by from then on."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plait.calibration import FEWEST, FILE, KINDS, Fit, fit, tells_temperature, write_calibration
-from plait.ensemble import is_ensemble
+from plait.calibration import (
+    FEWEST,
+    FILE,
+    KINDS,
+    Fit,
+    fit,
+    tells_offsets,
+    tells_temperature,
+    write_calibration,
+)
+from plait.ensemble import is_ensemble, read_outlines
 from plait.errors import RunError, UsageError
-from plait.report.answers import answer_dev
+from plait.report.answers import answer_dev, answer_left_out
 from plait.training.cards import card_renewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plait.predict import Progress
+    from plait.predict import Answerer, Progress
+    from plait.report.answers import TaskAnswers
 
 
 def calibrate(
@@ -22,54 +32,97 @@ def calibrate(
     *,
     data: str | None = None,
     device: str = "auto",
+    left_out: bool = False,
+    offsets: bool = False,
     reading: Progress | None = None,
     answering: Progress | None = None,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Fit]:
     """Fit one temperature per task of classes on dev, and keep them with the model.
 
-    `note` hears which tasks are left as they are, and why.
+    With `left_out` on training rows that the run left out; of an ensemble, each member is fitted
+    on those that it left out itself, and results are by member and task. With `offsets` each class
+    has one, too. `note` hears which tasks are left as they are, and why.
     """
     folder = Path(run)
-    model, answers = answer_dev(
-        folder, data=data, device=device, calibrated=False, reading=reading, answering=answering
-    )
+    if not left_out:
+        answered = answer_dev(
+            folder, data=data, device=device, calibrated=False, reading=reading, answering=answering
+        )
+        return _keep(*answered, "dev", note, offsets=offsets)
+    members, _ = read_outlines(folder)
+    found: dict[str, Fit] = {}
+    for place in members:
+        whose = f"{place.name}, " if is_ensemble(folder) else ""
+        answered = answer_left_out(
+            place, data=data, device=device, reading=reading, answering=answering
+        )
+        fits = _keep(*answered, "left-out", _told_of(whose, note), offsets=offsets)
+        found |= {f"{whose}{task}": fit for task, fit in fits.items()}
+    return found
+
+
+def _told_of(whose: str, note: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda text: note(f"{whose}{text}")
+
+
+def _keep(
+    model: Answerer,
+    answers: dict[str, TaskAnswers],
+    rows: str,
+    note: Callable[[str], None],
+    *,
+    offsets: bool,
+) -> dict[str, Fit]:
+    """Fit what suits the answers of a model, and keep it in its folder."""
+    fits = {}
+    for name, task in _choose(model.folder, answers, rows, note).items():
+        shifts = offsets and tells_offsets(task.labels, task.uncalibrated)
+        if offsets and not shifts:
+            note(f"{name} gets no offsets: they take {FEWEST} {rows} rows of each class at least")
+        fits[name] = fit(task.labels, task.uncalibrated, offsets=shifts)
+    with card_renewed(model.folder):
+        write_calibration(model.folder, model.identify(), fits, rows)
+    return fits
+
+
+def _choose(
+    folder: Path, answers: dict[str, TaskAnswers], rows: str, note: Callable[[str], None]
+) -> dict[str, TaskAnswers]:
+    """Return the tasks that can be calibrated on these rows; note of the others why not."""
     told = {name: task for name, task in answers.items() if task.spec.kind in KINDS}
     for name, task in answers.items():
-        if note is not None and task.spec.kind == "labels":
+        if task.spec.kind == "labels":
             note(f"{name} is left as it is: a temperature is for one answer a row, not for several")
     if not told:
         raise UsageError(
-            f"{folder} has no task of classes, or of yes and no, with dev files; "
+            f"{folder} has no task of classes, or of yes and no, with {rows} rows; "
             "only probabilities of those are calibrated"
         )
     if small := [name for name, task in told.items() if len(task.labels) < 2]:
-        raise UsageError(f"task {small[0]!r} has too few dev rows to be calibrated on")
+        raise UsageError(f"task {small[0]!r} has too few {rows} rows to be calibrated on")
     for name, task in list(told.items()):
         if not tells_temperature(task.labels, task.uncalibrated):
             del told[name]
             right = int((task.uncalibrated.argmax(axis=1) == task.labels).sum())
-            reason = f"of its {len(task.labels)} dev rows {right} are right"
-            if note is not None:
-                note(f"{name} is left as it is: {reason}, which tells no temperature")
+            reason = f"of its {len(task.labels)} {rows} rows {right} are right"
+            note(f"{name} is left as it is: {reason}, which tells no temperature")
     if not told:
         raise UsageError(
-            f"dev tells no temperature for any task of {folder}: it takes {FEWEST} right and "
-            f"{FEWEST} wrong answers at least"
+            f"{rows} rows tell no temperature for any task of {folder}: it takes {FEWEST} right "
+            f"and {FEWEST} wrong answers at least"
         )
-    fits = {name: fit(task.labels, task.uncalibrated) for name, task in told.items()}
-    with card_renewed(folder):
-        write_calibration(folder, model.identify(), fits)
-    return fits
+    return told
 
 
-def undo(run: str | Path) -> bool:
-    """Take the temperatures away again; say whether there were any."""
+def undo(run: str | Path, *, left_out: bool = False) -> bool:
+    """Take a calibration away, with `left_out` those of all members; say whether there was one."""
     folder = Path(run)
     if not is_ensemble(folder) and not (folder / "recipe.toml").is_file():
         raise RunError(f"there is no run at {folder}")
-    there = (folder / FILE).is_file()
-    if there:
-        with card_renewed(folder):
-            (folder / FILE).unlink(missing_ok=True)
-    return there
+    places = read_outlines(folder)[0] if left_out else [folder]
+    there = [place for place in places if (place / FILE).is_file()]
+    for place in there:
+        with card_renewed(place):
+            (place / FILE).unlink(missing_ok=True)
+    return bool(there)

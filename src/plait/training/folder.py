@@ -9,7 +9,7 @@ run.json                versions, hardware, encoder, plugins, data, teachers, wh
 metrics.jsonl           losses and scores over time
 scores.json             dev scores of the best model, once finished
 card.md                 what the model is, for people, once finished
-calibration.json        temperatures of the probabilities, where calibrated
+calibration.json        what the probabilities are scaled by, where calibrated
 audit.json              the score card of `plait audit`, once audited
 report.html             the page of `plait report`, where one was asked for
 answers/                answers to dev, where a report or a calibration asked for them

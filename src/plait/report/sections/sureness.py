@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from plait.calibration import (
     KINDS,
     cross_fit,
+    fit_scaling,
     fit_temperature,
     measure,
     reliability,
@@ -52,7 +53,7 @@ def write(material: Material) -> Html | None:
     ]
     if not told:
         return None
-    is_calibrated = any(answers.temperature is not None for _, _, answers in told)
+    is_calibrated = any(answers.scaling is not None for _, _, answers in told)
     head = ["task", "run", "temperature", "ECE", "log loss", "ECE, scaled", "log loss, scaled"]
     return section(
         "sureness",
@@ -115,20 +116,22 @@ def _sides(task: TaskAnswers) -> list[tuple[str, Sequence[Bin]]]:
     sides: list[tuple[str, Sequence[Bin]]] = [
         ("as the model says it", reliability(task.labels, task.uncalibrated))
     ]
-    if task.temperature is not None:
+    if task.scaling is not None:
         sides.append(("calibrated", reliability(task.labels, task.answers)))
     return sides
 
 
 def _row(task: str, subject: Subject, answers: TaskAnswers) -> list[str]:
     before = measure(answers.labels, answers.uncalibrated)
-    kept = answers.temperature
+    kept = answers.scaling
     if kept is None and not tells_temperature(answers.labels, answers.uncalibrated):
         figures = [number(before[key]) for key in ("ece", "log_loss")]
         return [task, subject.name, "dev tells none", *figures, "", ""]
-    after = measure(answers.labels, cross_fit(answers.labels, answers.uncalibrated))
+    after = measure(answers.labels, cross_fit(answers.labels, answers.uncalibrated, fit_scaling))
     would = fit_temperature(answers.labels, answers.uncalibrated)
-    told = f"{number(would, 2)} would suit" if kept is None else f"{number(kept, 2)}, kept"
+    told = (
+        f"{number(would, 2)} would suit" if kept is None else f"{number(kept.temperature, 2)}, kept"
+    )
     figures = [number(side[key]) for side in (before, after) for key in ("ece", "log_loss")]
     return [task, subject.name, told, *figures]
 
