@@ -12,10 +12,12 @@ import pyarrow.parquet
 import pytest
 
 from plait.answers import formats, journal, stream
+from plait.answers.columns import AnswerColumns, rename_taken
 from plait.answers.formats import choose_format
 from plait.answers.journal import journal_place
 from plait.errors import DataError, Interrupted, RunError, UsageError
 from plait.predict import Predictor
+from plait.types import Prediction, TaskSpec
 
 WORDS = ["the", "film", "was", "great", "dull", "plain", "very", "not", "song", "meal", "."]
 
@@ -136,6 +138,20 @@ def test_a_column_called_as_the_task_is_kept(model, tmp_path):
         UsageError, match="would need a column 'predicted_mood', which the file has"
     ):
         model.predict_file(write(tmp_path / "y.csv", taken), tmp_path / "y.jsonl", tasks=["mood"])
+
+
+def test_columns_of_two_tasks_are_told_apart():
+    """One task may be called as another one's column is."""
+    spec = TaskSpec(kind="binary", text=("text",))
+    columns = [AnswerColumns(task, spec, ("text",), task) for task in ("mood", "mood_label")]
+    assert [c.name for c in rename_taken(columns, ["text"])] == ["mood", "predicted_mood_label"]
+
+
+def test_an_answer_as_sure_as_wanted_is_not_for_review():
+    spec = TaskSpec(kind="binary", text=("text",))
+    column = AnswerColumns("mood", spec, ("text",), "mood", threshold=0.75)
+    sure, unsure = (Prediction("mood", 1, "yes", (1 - p, p)) for p in (0.75, 0.74))
+    assert [column.is_unsure(answer) for answer in (sure, unsure, None)] == [False, True, False]
 
 
 @pytest.mark.parametrize("text", ["a\rb", 'q"q', "x\ty", "line\nline", "ü ☃ 𝄞", "-0", " end "])
