@@ -99,6 +99,14 @@ def test_parts_may_be_of_another_format(model, plan, tmp_path):
     assert table.schema.field("input_row").type == pa.int64()
 
 
+def test_objects_need_not_have_the_same_keys(model, plan, tmp_path):
+    (tmp_path / "rows").mkdir()
+    write(tmp_path / "rows" / "b.jsonl", [{"text": "the film", "more": 1}])
+    assert answer_folder(model, plan("jsonl")).num_rows == 46
+    (row,) = [row for row in read_all(tmp_path / "out") if row["input_file"] == "rows/b.jsonl"]
+    assert row.keys() == {"input_file", "input_row", "text", "more", "mood"}
+
+
 class Stopper:
     """Ends the work after some parts."""
 
