@@ -149,8 +149,11 @@ def test_members_are_trained_and_their_ensemble_scored(write, tmp_path):
     assert [member.folder.resolve() for member in model.members] == [p.resolve() for p in places]
     assert outcome.result["dev"] == model.evaluate("dev").to_json()
     assert json.loads((outcome.folder / "scores.json").read_text()) == outcome.result
-    own = [json.loads((place / "scores.json").read_text())["dev"]["primary"] for place in places]
-    assert [m["primary"] for m in outcome.result["members"].values()] == own
+    own = [json.loads((place / "scores.json").read_text()) for place in places]
+    primary = [m["primary"] for m in outcome.result["members"].values()]
+    assert primary == [scores["dev"]["primary"] for scores in own]
+    assert outcome.result["baseline"] == own[0]["baseline"]
+    assert outcome.result["seconds"] == pytest.approx(sum(s["seconds"] for s in own), abs=0.06)
 
 
 def test_the_ensemble_moves_with_its_members(write, tmp_path):

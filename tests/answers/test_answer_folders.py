@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from plait.answers.folder import answer_folder
+from plait.answers.manifest import Manifest
 from plait.answers.parts import find_files, make_plan, pack_records, read_parts, unpack_records
 from plait.errors import DataError, Interrupted, RunError, UsageError
 from plait.predict import Predictor
@@ -96,6 +97,14 @@ def test_parts_may_be_of_another_format(model, plan, tmp_path):
     table = pa.parquet.read_table(tmp_path / "out")  # as readers of many files take it
     assert len(table) == 46
     assert table.schema.field("input_row").type == pa.int64()
+
+
+def test_objects_need_not_have_the_same_keys(model, plan, tmp_path):
+    (tmp_path / "rows").mkdir()
+    write(tmp_path / "rows" / "b.jsonl", [{"text": "the film", "more": 1}])
+    assert answer_folder(model, plan("jsonl")).num_rows == 46
+    (row,) = [row for row in read_all(tmp_path / "out") if row["input_file"] == "rows/b.jsonl"]
+    assert row.keys() == {"input_file", "input_row", "text", "more", "mood"}
 
 
 class Stopper:
@@ -271,3 +280,15 @@ def test_a_folder_goes_on_past_rows_without_a_text(model, plan, tmp_path):
     assert (done.num_rows, done.num_empty) == (46, 1)
     found = read_all(tmp_path / "out")
     assert [row["key"] for row in found if not row["mood"]] == ["c14"]
+
+
+def test_a_file_is_done_once_all_before_its_last_part_is(tmp_path):
+    """Parts that several workers answer come in any order."""
+    manifest = Manifest(tmp_path / "out", {})
+    with manifest.opened(resume=False):
+        for start, is_done in ((20, False), (0, False), (10, True)):
+            rows = 5 if start == 20 else 10
+            manifest.add({"file": 1, "start": start, "rows": rows, "is_last": start == 20})
+            assert manifest.is_done(1) == is_done
+            assert not manifest.is_done(0)
+    assert manifest.done_starts(1) == {0, 10, 20}

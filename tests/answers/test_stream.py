@@ -6,16 +6,19 @@ import csv
 import json
 import random
 import shutil
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
 from plait.answers import formats, journal, stream
+from plait.answers.columns import AnswerColumns, rename_taken
 from plait.answers.formats import choose_format
 from plait.answers.journal import journal_place
 from plait.errors import DataError, Interrupted, RunError, UsageError
 from plait.predict import Predictor
+from plait.types import Prediction, TaskSpec
 
 WORDS = ["the", "film", "was", "great", "dull", "plain", "very", "not", "song", "meal", "."]
 
@@ -138,6 +141,34 @@ def test_a_column_called_as_the_task_is_kept(model, tmp_path):
         model.predict_file(write(tmp_path / "y.csv", taken), tmp_path / "y.jsonl", tasks=["mood"])
 
 
+def test_which_columns_each_task_reads():
+    """Its recipe's; where the file has none such, those of the first task."""
+    specs = {task: TaskSpec(kind="binary", text=(name,)) for task, name in (("x", "a"), ("y", "b"))}
+    config = SimpleNamespace(tasks=dict.fromkeys(specs, SimpleNamespace(label_separator=";")))
+    model = SimpleNamespace(task=lambda name: SimpleNamespace(spec=specs[name]), config=config)
+
+    def names_read(*there, text=None):
+        return [c.text[0] for c in stream.choose_columns(model, ["x", "y"], there, text=text)]
+
+    assert names_read("a", "b") == ["a", "b"]
+    assert names_read("a", "c") == ["a", "a"]
+    assert names_read("a", "b", "c", text=["c"]) == ["c", "c"]
+
+
+def test_columns_of_two_tasks_are_told_apart():
+    """One task may be called as another one's column is."""
+    spec = TaskSpec(kind="binary", text=("text",))
+    columns = [AnswerColumns(task, spec, ("text",), task) for task in ("mood", "mood_label")]
+    assert [c.name for c in rename_taken(columns, ["text"])] == ["mood", "predicted_mood_label"]
+
+
+def test_an_answer_as_sure_as_wanted_is_not_for_review():
+    spec = TaskSpec(kind="binary", text=("text",))
+    column = AnswerColumns("mood", spec, ("text",), "mood", threshold=0.75)
+    sure, unsure = (Prediction("mood", 1, "yes", (1 - p, p)) for p in (0.75, 0.74))
+    assert [column.is_unsure(answer) for answer in (sure, unsure, None)] == [False, True, False]
+
+
 @pytest.mark.parametrize("text", ["a\rb", 'q"q', "x\ty", "line\nline", "ü ☃ 𝄞", "-0", " end "])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_odd_texts_come_back(model, tmp_path, ending, text):
@@ -210,6 +241,23 @@ def test_stopped_again_and_again(model, tmp_path):
             model.predict_file(path, out, tasks=["same", "near"], resume=True, progress=Stop(3))
     model.predict_file(path, out, tasks=["same", "near"], resume=True)
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_progress_goes_on_where_it_stopped(model, tmp_path):
+    """Rows without a text count as answered: here those of the whole third chunk."""
+    rows = [{**row, "a": "" if 16 <= i < 24 else row["a"]} for i, row in enumerate(ROWS)]
+    path, out = write(tmp_path / "x.csv", rows), tmp_path / "out.csv"
+    asked = {"tasks": ["same", "near"], "skip_empty": True}
+    with pytest.raises(Interrupted):
+        model.predict_file(path, out, progress=Stop(3), **asked)
+    told = []
+    model.predict_file(path, out, resume=True, progress=lambda *now: told.append(now[1:]), **asked)
+    done = [now for now, _ in told]
+    assert done == sorted(done)
+    assert done[0] > 2 * 8
+    assert told[-1] == (2 * 43, 2 * 43)
+    with pytest.raises(UsageError, match="exists already and is not overwritten"):
+        model.predict_file(path, out, resume=True, **asked)
 
 
 def test_stopped_while_the_files_get_their_names(model, tmp_path, monkeypatch):

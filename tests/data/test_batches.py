@@ -142,6 +142,9 @@ def test_segments_off(tokenizer: Tokenizer) -> None:
     rows = torch.arange(20)
     batch = collate(dataset, rows, JOINED, tokenizer.layout, max_length=16, segments=False)
     assert not batch.tokens.types.any()
+    assert not Collator(tokenizer.layout, 16, segments=False)(
+        dataset, rows, JOINED
+    ).tokens.types.any()
 
 
 def test_never_pads_beyond_the_longest(tokenizer: Tokenizer) -> None:
@@ -217,11 +220,21 @@ def test_rows_laid_out_give_the_same_batches(
     assert torch.equal(one.tokens.mask, other.tokens.mask)
     assert torch.equal(one.tokens.ids * one.tokens.mask, other.tokens.ids * one.tokens.mask)
     assert torch.equal(one.tokens.types, other.tokens.types)
-    assert other.tokens.total == 99
+    assert one.tokens.total == other.tokens.total == 99
     assert torch.equal(one.labels, other.labels)
     laid_out = rows.lay_out(torch.device("cpu"))
     parts = (laid_out.ids, laid_out.types, laid_out.mask)
     assert rows.num_bytes == sum(part.nbytes for part in parts)
+
+
+def test_many_rows_are_laid_out_a_part_at_a_time(tokenizer: Tokenizer) -> None:
+    """The parts are as wide as the longest row of all, which only the first part has."""
+    texts = [("a b c d",), *[("a",)] * 8191, ("a b",), ("b",)]
+    rows = Rows(Dataset.from_texts(texts, tokenizer, 16), SINGLE, Collator(tokenizer.layout, 16))
+    some = torch.tensor([0, 1, 8191, 8192, 8193])
+    found = rows.lay_out(torch.device("cpu"))(some, length=6)
+    assert found.labels is None
+    assert torch.equal(found.tokens.ids * found.tokens.mask, rows(some, length=6).tokens.ids)
 
 
 # --- beginning and end -------------------------------------------------------------------

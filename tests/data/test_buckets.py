@@ -64,6 +64,15 @@ def test_every_batch_has_room(inputs: int) -> None:
     assert Buckets.fit(lengths, 16) == buckets
 
 
+def test_the_last_sizes_hold_rows_that_seldom_come() -> None:
+    lengths = np.full((1, 100_000), 5)
+    lengths[0, 0] = 60
+    buckets = Buckets.fit(lengths, 2)
+    assert (buckets.lengths[-1], buckets.totals[-1]) == (64, 72)
+    buckets = Buckets.fit_together([(lengths, 2), (np.full((1, 9), 20), 2)])
+    assert (buckets.lengths[-1], buckets.totals[-1]) == (64, 112)
+
+
 @pytest.mark.parametrize(("batch_size", "most"), [(4, (2, 4)), (16, (4, 8))])
 def test_small_batches_have_fewer_sizes(batch_size: int, most: tuple[int, int]) -> None:
     lengths = np.random.default_rng(0).integers(3, 200, size=(1, 2000))

@@ -12,10 +12,12 @@ from plait.aggregators import AGGREGATORS
 from plait.config import StageConfig
 from plait.losses import DEFAULT_LOSSES, LOSSES
 from plait.pretrain.meta import FOMAML, Reptile
+from plait.regularizers import Regularizer
 from plait.training.meta import FOMAMLStep, ReptileStep, build_outer_optimizer
 from plait.training.optimizer import build_optimizer, freeze, set_rate
 from plait.training.step import Step, TaskParts
 from plait.types import Batch, Tokens
+from plait.weighting import Fixed
 
 # --- two parameters: a shared w and a head's h, outputs w h x ----------------------------
 
@@ -50,15 +52,19 @@ def point(x: float, y: float) -> Batch:
     return Batch(Tokens(ids, ids, ids), torch.tensor([y]))
 
 
-def make(model, kind, *tasks, clip=0.0):
-    """Make the kind's step over a Line; FOMAML's outer optimizer is SGD at 0.1 here."""
-    parts = {task: TaskParts(half_square) for task in tasks}
+def make(model, kind, *tasks, weight=1.0, regularizers=(), **settings):
+    """Make the kind's step over a Line; FOMAML's outer optimizer is SGD at 0.1 here.
+
+    `weight` is the first task's.
+    """
+    weights = dict.fromkeys(tasks, 1.0) | {tasks[0]: weight}
+    parts = {task: TaskParts(half_square, weights[task], regularizers) for task in tasks}
     total = AGGREGATORS.build("sum", "aggregator")
     if isinstance(kind, Reptile):
         outer = build_outer_optimizer(model, kind)
-        return ReptileStep(model, parts, total, outer, kind=kind, clip=clip)
+        return ReptileStep(model, parts, total, outer, kind=kind, **settings)
     outer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return FOMAMLStep(model, parts, total, outer, kind=kind, clip=clip)
+    return FOMAMLStep(model, parts, total, outer, kind=kind, **settings)
 
 
 def values(model, task="a"):
@@ -96,6 +102,46 @@ def test_reptile_moves_by_the_mean_over_tasks():
     assert values(model, "a") == pytest.approx((0.95, 1.8))
 
 
+def test_a_tasks_weight_multiplies_its_difference():
+    """As above, with a's difference of -0.4 twice: 1 + 0.5 * (-0.8 + 0.2) / 2."""
+    model = Line(1.0, a=2.0, b=1.0)
+    step = make(model, Reptile(inner_steps=1, inner_lr=0.1, outer_lr=0.5), "a", "b", weight=2.0)
+    step([{"a": point(1, 0), "b": point(1, 3)}])
+    assert values(model, "a") == pytest.approx((0.85, 1.8))
+
+
+class Headed(Line):
+    """A Line whose task b leaves w alone."""
+
+    def touches_encoder(self, task):
+        return task != "b"
+
+
+def test_a_task_that_leaves_the_encoder_has_no_part_in_the_mean():
+    """a's difference alone: 1 + 0.5 * -0.4. b's head adapts: h = 1 + 0.1 * 2."""
+    model = Headed(1.0, a=2.0, b=1.0)
+    step = make(model, Reptile(inner_steps=1, inner_lr=0.1, outer_lr=0.5), "a", "b")
+    step([{"a": point(1, 0), "b": point(1, 3)}])
+    assert values(model, "a") == pytest.approx((0.8, 1.8))
+    assert values(model, "b") == pytest.approx((0.8, 1.2))
+
+
+class Pull(Regularizer):
+    """Adds w itself: 1 to the gradient of w."""
+
+    def __call__(self, model, task, batch, outputs, loss):
+        return model.w.sum()
+
+
+def test_inner_updates_have_the_regularizers_terms():
+    """x 1, y 0: w = 1 - 0.1 * (4 + 1), of which half the way is gone."""
+    model = Line(1.0, a=2.0)
+    kind = Reptile(inner_steps=1, inner_lr=0.1, outer_lr=0.5)
+    result = make(model, kind, "a", regularizers=(Pull(),))([{"a": point(1, 0)}])
+    assert values(model) == pytest.approx((0.75, 1.8))
+    assert (result.losses["a"].item(), result.terms["a"].item()) == (2.0, 1.0)
+
+
 def test_fomaml_by_hand():
     """To w = 0.6, h = 1.8 as above; the query x 1, y 0 there has w h = 1.08.
 
@@ -106,6 +152,22 @@ def test_fomaml_by_hand():
     result = step([{"a": point(1, 0)}, {"a": point(1, 0)}])
     assert values(model) == pytest.approx((1 - 0.1944, 2 - 0.0648))
     assert result.losses["a"].item() == pytest.approx(1.08**2 / 2)
+
+
+class Thrice(Fixed):
+    """Every loss counts three times."""
+
+    def __call__(self, task, loss):
+        return 3 * loss
+
+
+def test_weights_and_the_weighting_are_of_the_query():
+    """The gradients above, 1.944 and 0.648, times 2 * 3; the support's batch adapts as before."""
+    model = Line(1.0, a=2.0)
+    thrice = Thrice(("a",), torch.device("cpu"))
+    step = make(model, FOMAML(inner_steps=1, inner_lr=0.1), "a", weight=2.0, weighting=thrice)
+    step([{"a": point(1, 0)}, {"a": point(1, 0)}])
+    assert values(model) == pytest.approx((1 - 6 * 0.1944, 2 - 6 * 0.0648))
 
 
 def test_adam_inside_an_episode():

@@ -11,6 +11,7 @@ import pytest
 
 from csv_rows import read_rows
 from plait.mistakes import Other, find_mistakes, find_nearest, list_mistakes
+from plait.mistakes.finding import _find_cut
 from plait.predict import Predictor
 
 TASKS = ("mood", "same", "near")
@@ -72,6 +73,12 @@ def test_beside_another_run(model, tiny_recipe, tmp_path):
     assert found.to_json()["comparison"]["fixed_rows"][0]["against"]
 
 
+def test_a_text_that_just_fits_is_not_cut(model):
+    limit = model.tokenise([("film",)]).limit
+    rows = model.tokenise([("film " * count,) for count in (limit, limit + 1)])
+    assert _find_cut(rows).tolist() == [False, True]
+
+
 # --- neighbours --------------------------------------------------------------------------
 
 
@@ -81,7 +88,7 @@ def test_a_copy_is_found_whatever_its_case_and_however_few_rows_are_drawn(model)
     queries = model.tokenise([(second.upper(), first + " !!")])
     (near,) = find_nearest(model, queries, train, np.random.default_rng(0), most=1)
     assert (near[0].row, near[0].is_copy) == (29, True)
-    assert near[0].similarity > 0.5
+    assert 0.5 < near[0].similarity < 1.001
 
 
 def test_neighbours_do_not_depend_on_chunks(model, monkeypatch):
@@ -96,6 +103,7 @@ def test_neighbours_do_not_depend_on_chunks(model, monkeypatch):
         train,
         np.random.default_rng(0),
         count=3,
+        most=0,  # all
         progress=lambda *at: heard.append(at),
     )
     assert [[n.row for n in near] for near in parts] == [[n.row for n in near] for near in whole]

@@ -95,6 +95,9 @@ def test_a_bad_slice_stands_out_and_a_small_one_does_not():
     assert bad.stands_out
     assert (like_all.name, like_all.stands_out) == ("like all", False)
     assert (small.name, small.interval, small.stands_out) == ("small", None, False)
+    enough = {"enough": first(LEAST, 400)}
+    (piece,) = score_slices(verdicts_of(quality), enough, np.random.default_rng(0))
+    assert piece.interval is not None
 
 
 def test_more_of_a_distance_is_worse():

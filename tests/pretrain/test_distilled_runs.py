@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import plait
+from plait.calibration import Fit, write_calibration
 from plait.config import read_recipe
 from plait.ensemble import make_ensemble
 from plait.errors import Interrupted, RecipeError, RunError
@@ -125,6 +126,31 @@ def test_another_teacher_is_asked(run, teacher, tmp_path):
     asked = Asked()
     run("of-one", *distill(other), listeners=[asked])
     assert asked.tasks == {"mood", "same", "near"}
+
+
+def test_a_calibrated_teacher_answers_as_before(run, teacher):
+    student = run("first", *distill(teacher))
+    model = plait.load(teacher)
+    write_calibration(teacher, model.identify(), {"mood": Fit(3.0, 18, {}, {})})
+    assert plait.load(teacher).temperatures == {"mood": 3.0}
+    asked = Asked()
+    again = run("again", *distill(teacher), listeners=[asked])
+    assert not asked.tasks
+    name = "teacher/distill.safetensors"
+    assert (student / name).read_bytes() == (again / name).read_bytes()
+
+
+def test_tasks_on_the_same_texts_are_asked_about_apart(run):
+    table = "{kind='classes', labels=['bad', 'so-so', 'good'], text='text', label='label'"
+    more = f"tasks.again={table}, train='mood-train.csv', dev='mood-dev.csv'}}"
+    teacher = run("teacher", more)
+    student = run("student", more, *distill(teacher))
+    kept = load_file(student / "teacher" / "distill.safetensors")
+    asked = plait.load(teacher, precision="auto")
+    rows = asked.load_split("train")
+    for task in ("mood", "again"):
+        np.testing.assert_array_equal(kept[task].numpy(), asked.answer(task, rows[task]))
+    assert not torch.equal(kept["mood"], kept["again"])
 
 
 def test_run_json_names_the_members(run, teacher, tmp_path):

@@ -11,6 +11,7 @@ from csv_rows import read_rows, write_rows
 from plait.config import read_ensemble, read_recipe
 from plait.ensemble import make_ensemble
 from plait.errors import RecipeError
+from plait.training.listeners import Listener
 
 TEXTS = {
     "mood": ("text",),
@@ -38,12 +39,22 @@ def folds(recipe, tmp_path):
 
 @pytest.fixture
 def student(recipe, tmp_path):
-    def train(teacher, *more, out="student", unseen="true"):
+    def train(teacher, *more, out="student", unseen="true", **options):
         kind = f"{{name='distill', teacher='{teacher}', unseen={unseen}}}"
         settings = ["stages=['distill']", "train.epochs=1", f"stage.distill.kind={kind}", *more]
-        return plait.train(read_recipe(recipe, settings), tmp_path / out).folder
+        return plait.train(read_recipe(recipe, settings), tmp_path / out, **options).folder
 
     return train
+
+
+class Heard(Listener):
+    """Remembers how far the teacher was said to be."""
+
+    def __init__(self):
+        self.told = {}
+
+    def asking(self, task, done, total):
+        self.told.setdefault(task, []).append((done, total))
 
 
 def answers_of(folder):
@@ -72,7 +83,8 @@ def test_rows_without_labels_are_new_to_all(folds, student, recipe, tiny_recipe)
         path = recipe.parent / f"{task}-more.csv"
         write_rows(path, [{c: row[c] for c in columns} for row in rows])
     more = [f"tasks.{task}.unlabelled='{task}-more.csv'" for task in TEXTS]
-    trained = student(folds, *more)
+    heard = Heard()
+    trained = student(folds, *more, listeners=[heard])
     kept = answers_of(trained / "teacher" / "distill.safetensors")
     model = plait.load(folds, precision="auto")
     for task, found in kept.items():
@@ -82,20 +94,27 @@ def test_rows_without_labels_are_new_to_all(folds, student, recipe, tiny_recipe)
         assert is_new.any()
         expected = model.answer(task, rows)
         np.testing.assert_allclose(found[-len(rows) :][is_new], expected[is_new], atol=1e-6)
+        done = [now for now, _ in heard.told[task]]
+        assert {total for _, total in heard.told[task]} == {len(found)}
+        assert done == sorted(done)
+        assert done.index(len(found)) == len(done) - 1  # not before the last member has answered
 
 
 def test_all_answer_what_is_new_to_none(folds, student, recipe, tmp_path):
     part = folds / "members" / "tiny-fold-1"
-    whole = plait.train(read_recipe(recipe, ["train.epochs=1", "seed=3"]), tmp_path / "a").folder
-    both = make_ensemble([part, whole], tmp_path / "both", "mean")
-    kept = answers_of(student(both) / "teacher" / "distill.safetensors")
-    model = plait.load(both, precision="auto")
+    wholes = [
+        plait.train(read_recipe(recipe, ["train.epochs=1", f"seed={seed}"]), tmp_path / seed).folder
+        for seed in ("3", "4")  # which have the same rows as each other
+    ]
+    every = make_ensemble([*wholes, part], tmp_path / "every", "mean")
+    kept = answers_of(student(every) / "teacher" / "distill.safetensors")
+    model = plait.load(every, precision="auto")
     for task, found in kept.items():
         rows = model.read(read_recipe(recipe), "train", tasks=[task])[task]
-        own = set(model.members[0].load_split("train")[task].ids)
+        own = set(model.members[2].load_split("train")[task].ids)
         is_new = np.array([name not in own for name in rows.ids])
         assert 0 < is_new.sum() < len(rows)
-        alone = model.members[0].answer(task, rows.views[0])
+        alone = model.members[2].answer(task, rows.views[2])
         np.testing.assert_allclose(found[is_new], alone[is_new], atol=1e-6)
         np.testing.assert_allclose(found[~is_new], model.answer(task, rows)[~is_new], atol=1e-6)
 
@@ -108,6 +127,16 @@ def test_answers_that_all_have_seen_are_another_matter(folds, student):
     for task in TEXTS:
         assert unseen[task].shape == seen[task].shape
         assert not np.allclose(unseen[task], seen[task])
+
+
+def test_the_rows_may_have_moved(folds, student, recipe, tmp_path):
+    here = answers_of(student(folds) / "teacher" / "distill.safetensors")
+    (tmp_path / "moved").mkdir()
+    for path in recipe.parent.glob("*.csv"):
+        path.rename(tmp_path / "moved" / path.name)
+    there = student(folds, out="there", data=str(tmp_path / "moved"))
+    for task, found in answers_of(there / "teacher" / "distill.safetensors").items():
+        np.testing.assert_array_equal(found, here[task])
 
 
 def test_the_ensemble_is_scored_on_dev(folds, recipe):

@@ -58,6 +58,16 @@ def test_dev_is_scored_as_often(tiny_recipe):
     assert stage.eval_every == 4
 
 
+@pytest.mark.parametrize(("eval_every", "own"), [("epoch", 4), ("5", 3)])
+def test_dev_is_scored_as_often_where_updates_do_not_divide(tiny_recipe, eval_every, own):
+    """The joint run of 12 updates scores dev 2 or 3 times; so does the task, of which it has 7."""
+    more = ["train.schedule=sequential", "train.max_steps=12", f"train.eval_every={eval_every}"]
+    stage = plan_alone(read_recipe(tiny_recipe(), more), ROWS)["mood"].config.stage_config(
+        "finetune"
+    )
+    assert (stage.max_steps, stage.eval_every) == (7, own)
+
+
 def test_stages_and_what_is_between_tasks(tiny_recipe):
     overrides = [
         "stages=['first', 'second']",
@@ -83,7 +93,28 @@ def test_stages_and_what_is_between_tasks(tiny_recipe):
 
 def test_a_task_that_never_trains_is_left_out(tiny_recipe):
     config = read_recipe(tiny_recipe(), ["train.tasks=['mood', 'same']"])
-    assert list(plan_alone(config, ROWS)) == ["mood", "same"]
+    alone = plan_alone(config, ROWS)
+    assert list(alone) == ["mood", "same"]
+    assert alone["mood"].config.train.tasks is None  # it would name one that is not there
+
+
+def test_what_was_published_of_the_joint_run_is_not_compared_with(tiny_recipe):
+    published = "published={system='a report', row='joint', figures={mood=0.5}}"
+    config = read_recipe(tiny_recipe(), [published])
+    assert config.published is not None
+    assert plan_alone(config, ROWS)["mood"].config.published is None
+
+
+def test_a_task_alone_learns_from_a_teacher_where_it_does_in_the_joint_run(tiny_recipe):
+    kind = "{name='distill', teacher='any', tasks=['mood', 'near']}"
+    config = read_recipe(tiny_recipe(), ["stages=['distill']", f"stage.distill.kind={kind}"])
+    kinds = {
+        task: one.config.stage_config("distill").kind
+        for task, one in plan_alone(config, ROWS).items()
+    }
+    assert kinds["mood"] == {"name": "distill", "teacher": "any", "tasks": ("mood",)}
+    assert kinds["near"]["tasks"] == ("near",)
+    assert kinds["same"] == {"name": "finetune"}
 
 
 def test_a_recipe_alone_survives_being_written(tiny_recipe, tmp_path):
@@ -125,6 +156,12 @@ def test_a_cut_pre_training_is_shared_out_by_texts(tiny_recipe):
     for one in plan_alone(config, amounts).values():
         own, _ = amounts.examples(one.config, "words")
         assert one.pretraining == round(20 * own / whole)
+
+
+def test_a_small_part_of_a_cut_pre_training_is_an_update(tiny_recipe):
+    config = read_recipe(tiny_recipe(), [*WORDS, "stage.words.max_steps=1"])
+    alone = plan_alone(config, read_all(config))
+    assert {one.pretraining for one in alone.values()} == {1}
 
 
 def test_a_task_without_texts_for_it_is_not_pre_trained(tiny_recipe):

@@ -226,6 +226,18 @@ def test_orders_follow_from_seed_stage_task_and_pass():
     assert stream.order(0).tolist() != stream.order(1).tolist()
 
 
+def test_a_batchs_draws_follow_from_its_place_and_are_not_the_orders():
+    def draw(rows: torch.Tensor, generator: np.random.Generator) -> list[int]:
+        return generator.permutation(30).tolist()
+
+    stream = Stream(30, 2, (1, 2), draw, draws=True)
+    orders = [stream.order(i).tolist() for i in range(3)]
+    places = [Cursor(passes, batches) for passes in range(3) for batches in range(3)]
+    drawn = [stream.take(place, stream.order(place.passes)) for place in places]
+    assert drawn[4] == stream.take(Cursor(1, 1), stream.order(1))
+    assert len(set(map(tuple, [*orders, *drawn]))) == 12
+
+
 def test_the_schedules_draws_follow_from_seed_stage_and_epoch():
     def spell(**place: int) -> list[str]:
         stage = make_stage({"name": "fixed", "steps": 30}, **place)
@@ -352,6 +364,15 @@ class Sparse(Schedule):
 def test_an_epoch_without_turns_is_passed_over():
     records = run(make_stage(Sparse(), epochs=3))
     assert [r.epoch for r in records] == [2, 3, 3]
+
+
+@pytest.mark.parametrize(("max_steps", "tasks"), [(None, "ab"), (3, "ab"), (2, "a"), (1, "a")])
+def test_turns_that_come_too_late_are_not_found(max_steps, tasks):
+    """An epoch of a's 4 batches makes updates of 3 and 1 before b's epoch begins."""
+    stage = make_stage("by-epoch", max_steps=max_steps, accumulate=3)
+    assert stage.find_turns() == [(task,) for task in tasks]
+    run(stage)
+    assert set(stage.step.spell()) - {" "} == set(tasks)
 
 
 # --- the state ---------------------------------------------------------------------------

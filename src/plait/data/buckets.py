@@ -91,21 +91,20 @@ def choose_sizes(seen: Ints, count: int) -> tuple[int, ...]:
         counts = np.bincount(groups, weights=counts).astype(np.int64)
         values = np.append(values[step - 1 :: step], values[-1:])[: len(counts)]
     last = len(values) - 1
-    number = np.concatenate([[0], np.cumsum(counts)])
-    cost = (values * number[1:]).astype(float)
+    number = np.cumsum(counts)
+    cost = (values * number).astype(float)
     cuts: list[Ints] = []
     for _ in range(min(count, last + 1) - 1):
-        # cost[j]: all up to j in the sizes so far, the largest being values[j].
-        table = cost[:, None] + values[None, :] * (number[None, 1:] - number[1:, None])
+        # cost[j]: all up to j in so many sizes, the largest being values[j]. One more size always
+        # adds less, so that as many as there may be are taken.
+        table = cost[:, None] + values[None, :] * (number[None, :] - number[:, None])
         table[np.tril_indices(last + 1)] = np.inf
-        best = table.argmin(axis=0)
-        cuts.append(np.where(table.min(axis=0) < cost, best, -1))
-        cost = np.minimum(cost, table.min(axis=0))
+        cuts.append(table.argmin(axis=0))
+        cost = table.min(axis=0)
     sizes, place = [int(values[last])], last
     for cut in reversed(cuts):
-        if cut[place] >= 0:
-            place = int(cut[place])
-            sizes.append(int(values[place]))
+        place = int(cut[place])
+        sizes.append(int(values[place]))
     return tuple(reversed(sizes))
 
 

@@ -71,9 +71,7 @@ def find_nearest(
         for query, best in enumerate(found):
             copies = train.fingerprints[rows] == queries.fingerprints[query]
             if own:
-                others = np.array(rows) != own[query]
-                near[query] = np.where(others, near[query], -np.inf)
-                copies &= others
+                near[query, np.array(rows) == own[query]] = -np.inf
             # A copy may differ in case or order, and yet is nearer than anything else.
             order = np.argsort(-(near[query] + 2 * copies), kind="stable")[:count]
             best += [

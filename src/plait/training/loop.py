@@ -184,11 +184,11 @@ class Route:
     def find_turns(self) -> list[Turn]:
         """Return every turn that comes in the stage, each once; ValueError for what is none."""
         found: dict[Any, None] = {}  # in their order, so that an error is the same every time
-        left = (self.config.max_steps or math.inf) * self.config.accumulate
+        left = self.config.max_steps or math.inf
         for epoch in range(self.config.epochs):
             turns: list[Any] = list(self.turns(epoch))  # whatever a stranger's schedule yields
             found |= dict.fromkeys(t if isinstance(t, str) else tuple(t) for t in turns)
-            left -= len(turns)
+            left -= -(-len(turns) // self.config.accumulate)
             if left <= 0:
                 break
         for turn in found:
