@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import plait
-from plait.calibration import Fit, write_calibration
+from plait.calibration import Fit, Scaling, write_calibration
 from plait.config import read_recipe
 from plait.ensemble import make_ensemble
 from plait.errors import Interrupted, RecipeError, RunError
@@ -131,7 +131,8 @@ def test_another_teacher_is_asked(run, teacher, tmp_path):
 def test_a_calibrated_teacher_answers_as_before(run, teacher):
     student = run("first", *distill(teacher))
     model = plait.load(teacher)
-    write_calibration(teacher, model.identify(), {"mood": Fit(3.0, 18, {}, {})})
+    fits = {"mood": Fit(Scaling(3.0), 18, {}, {})}
+    write_calibration(teacher, model.identify(), fits, "dev")
     assert plait.load(teacher).temperatures == {"mood": 3.0}
     asked = Asked()
     again = run("again", *distill(teacher), listeners=[asked])
