@@ -133,7 +133,7 @@ def test_a_calibrated_teacher_answers_as_before(run, teacher):
     model = plait.load(teacher)
     fits = {"mood": Fit(Scaling(3.0), 18, {}, {})}
     write_calibration(teacher, model.identify(), fits, "dev")
-    assert plait.load(teacher).temperatures == {"mood": 3.0}
+    assert plait.load(teacher).scalings == {"mood": Scaling(3.0)}
     asked = Asked()
     again = run("again", *distill(teacher), listeners=[asked])
     assert not asked.tasks
