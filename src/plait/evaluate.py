@@ -441,6 +441,21 @@ class Scorer:
         self, tasks: Sequence[str], dataset: Dataset, rows: torch.Tensor | None = None
     ) -> dict[str, Floats]:
         """Return the answers of several tasks that see the same input, for one pass of it."""
+        spec = self.tasks[tasks[0]].spec
+        if not spec.both_orders:
+            return self._answer(tasks, dataset, rows)
+        first = self._answer(tasks, dataset, rows, part=(0, 2))
+        second = self._answer(tasks, dataset.turned(), rows, part=(1, 2))
+        return {task: (first[task] + second[task]) / 2 for task in tasks}
+
+    def _answer(
+        self,
+        tasks: Sequence[str],
+        dataset: Dataset,
+        rows: torch.Tensor | None,
+        part: tuple[int, int] = (0, 1),
+    ) -> dict[str, Floats]:
+        """Answer pairs as they stand; `part` says which of how many passes this is."""
         device = next(self.model.parameters()).device
         was_training = self.model.training
         self.model.eval()
@@ -462,7 +477,8 @@ class Scorer:
                     if self.progress is not None:
                         done += len(place)
                         total = len(dataset) if rows is None else len(rows)
-                        self.progress(", ".join(tasks), done, total)
+                        told = (part[0] * total + done) // part[1]
+                        self.progress(", ".join(tasks), told, total)
         finally:
             self.model.train(was_training)
         if not places:

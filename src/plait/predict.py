@@ -446,7 +446,8 @@ class Predictor(SingleModel):
         for task in tasks:
             spec = self.task(task).spec
             own = task if self.model.has_adapter(task) else None
-            groups.setdefault((len(spec.text), spec.inputs, own), []).append(task)
+            key = (len(spec.text), spec.inputs, spec.both_orders, own)
+            groups.setdefault(key, []).append(task)
         return [tuple(group) for group in groups.values()]
 
     def watched(self, progress: Progress) -> Self:

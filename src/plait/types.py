@@ -42,6 +42,9 @@ class TaskSpec(BaseModel):
     """Names of the text columns: one, which may stand without a list, or two for a pair."""
     inputs: Inputs = "joined"
     """A pair in one input ([CLS] a [SEP] b [SEP]), or each text encoded apart."""
+    both_orders: bool = False
+    """Whether a pair is answered in both orders, of which the mean is the answer: then it does not
+    matter which text comes first. Twice the work."""
 
     @model_validator(mode="before")
     @classmethod
@@ -63,6 +66,8 @@ class TaskSpec(BaseModel):
             raise ValueError(f"text names {len(self.text)} columns; a task has one or two")
         if len(self.text) == 1 and self.inputs == "apart":
             raise ValueError("inputs = 'apart' needs two text columns")
+        if len(self.text) == 1 and self.both_orders:
+            raise ValueError("both_orders needs two text columns")
         if self.kind == "classes" and len(self.labels) < 2:
             raise ValueError("labels must give the number of classes, or their names, two or more")
         if self.kind == "binary" and len(self.labels) != 2:

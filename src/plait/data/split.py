@@ -37,7 +37,7 @@ Progress = Callable[[int, int, int], None]
 
 SplitName = Literal["train", "dev", "test", "unlabelled"]
 
-NOT_ROWS = {"inputs", "text", "threshold"}
+NOT_ROWS = {"inputs", "text", "threshold", "both_orders"}
 """Settings of a task that its rows do not depend on."""
 
 _LATER = {"constant", "scale", "where"}

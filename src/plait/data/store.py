@@ -111,6 +111,10 @@ class Dataset:
         """One per row, blind to case, punctuation, spacing and the order of a pair."""
         return self.find_fingerprints()
 
+    def turned(self) -> Dataset:
+        """Return the same rows as a model reads them with the second text of each pair first."""
+        return replace(self, tokens=self.tokens[::-1])
+
     def digest_tokens(self) -> str:
         """Return a hash of the texts as they are tokenised, whatever they were read from."""
         digest = new_digest()

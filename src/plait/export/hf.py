@@ -105,6 +105,11 @@ def _find_layers(run: Predictor, task: str, encoder: Encoder) -> tuple[nn.Linear
             f"task {task!r} encodes its two texts apart, and transformers' classifier reads one "
             f"input; {INSTEAD}, `--format sentence-transformers` the encoder"
         )
+    if spec.both_orders:
+        raise UsageError(
+            f"task {task!r} is answered in both orders of a pair, and transformers' classifier "
+            f"answers as it is asked; {INSTEAD}"
+        )
     if isinstance(head, LinearHead) and pooling == "cls-pooler":
         return encoder.pooler.dense, head.out
     if isinstance(head, MLPHead) and pooling == "cls" and head.hidden.out_features == encoder.width:

@@ -202,6 +202,8 @@ def _describe(folder: Path, run: Predictor, plan: _Plan, precision: Precision) -
         given: dict[str, Any] = dict(meaning)
         if spec.kind == "labels":
             given["threshold"] = spec.threshold
+        if spec.both_orders:
+            given["both_orders"] = True
         if name in run.scalings:
             given["temperature"] = run.scalings[name].temperature
             if offsets := run.scalings[name].offsets:

@@ -123,6 +123,12 @@ class ExportedModel(SingleModel):
         self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
     ) -> Floats:
         """Return probabilities [examples, classes] or scores [examples], in the data's order."""
+        if not self.tasks[task].spec.both_orders:
+            return self._answer(task, dataset, rows)
+        return (self._answer(task, dataset, rows) + self._answer(task, dataset.turned(), rows)) / 2
+
+    def _answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None) -> Floats:
+        """Answer pairs as they stand."""
         spec, place = self.tasks[task].spec, self.places[task]
         total = len(dataset) if rows is None else len(rows)
         parts, order = [], []

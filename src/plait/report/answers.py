@@ -132,7 +132,8 @@ def _answer(
     found = {}
     for name, dataset in datasets.items():
         assert dataset.labels is not None
-        path = model.folder / FOLDER / f"{_hash([*depends, name, dataset.key])}.npy"
+        both = ["both orders"] if model.tasks[name].spec.both_orders else []
+        path = model.folder / FOLDER / f"{_hash([*depends, name, dataset.key, *both])}.npy"
         kept = _read(path, len(dataset))
         if kept is None:
             kept = watched.answer_uncalibrated(name, dataset)
