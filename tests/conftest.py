@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import tomli_w
 import torch
+from hypothesis import settings
 from safetensors.torch import save_file
 
 from csv_rows import write_rows
@@ -24,6 +25,10 @@ from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
 from plait.training.run import train
 from plait.types import Batch, TaskSpec, Tokens
+
+# How long an example takes is the machine's business: a busy one is not a failing test.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

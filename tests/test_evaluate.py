@@ -21,7 +21,7 @@ from plait.predict import Predictor
 from plait.types import TaskSpec
 
 CLOSE = {"abs": 1e-12, "rel": 1e-12, "nan_ok": True}
-QUICK = settings(max_examples=60, deadline=None, derandomize=True)
+QUICK = settings(max_examples=60, derandomize=True)
 
 STARS = TaskSpec(kind="classes", labels=3, text="sentence")
 SAME = TaskSpec(kind="binary", text=("a", "b"))

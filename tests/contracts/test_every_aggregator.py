@@ -133,7 +133,7 @@ def test_it_scales_with_the_gradients(aggregator, aggregator_table):
     if aggregator_table["name"] in UNSCALED:
         pytest.skip("it does not, and is not meant to")
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(st.integers(1, 5), st.integers(0, 99), st.floats(0.01, 100))
     def check(num_tasks, seed, scale):
         gradients = draw(num_tasks, seed=seed)

@@ -28,7 +28,7 @@ def sizes_for(table: dict[str, Any]) -> st.SearchStrategy[dict[str, Size]]:
 
 
 PLACES = st.tuples(st.integers(0, 4), st.integers(1, 5))
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=25)
 
 
 @pytest.fixture

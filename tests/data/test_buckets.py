@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.data import Buckets
@@ -23,7 +23,6 @@ def best_by_trying(seen: list[int], count: int) -> int:
     return min(waste(seen, (*some, values[-1])) for some in combinations(values[:-1], kept))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=12), st.integers(1, 4))
 def test_no_other_sizes_waste_less(seen: list[int], count: int) -> None:
     sizes = choose_sizes(np.array(seen), count)

@@ -201,7 +201,7 @@ def test_parquet_of_numbers_is_no_text(tmp_path: Path, write_rows: WriteRows) ->
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     rows=st.lists(st.tuples(TEXT, TEXT.filter(str.strip)), min_size=1),
     separator=st.sampled_from([",", "\t"]),

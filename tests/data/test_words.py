@@ -58,7 +58,7 @@ def parted(flat: Any, lengths: Any) -> list[list[int]]:
     return [flat[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(several=st.lists(texts_of, max_size=3))
 def test_any_text(inner: tokenizers.Tokenizer, several: list[list[str]]) -> None:
     assert Words.suit(inner)

@@ -115,7 +115,7 @@ def test_a_gradient_of_0_changes_nothing():
     torch.testing.assert_close(PCGrad()(with_zero, generator()), torch.tensor([0.5, 1.5]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 40), st.integers(0, 10_000))
 def test_two_tasks_equal_the_literal_algorithm(num_parameters, seed):
     gradients = draw(2, num_parameters, seed)

@@ -199,7 +199,7 @@ def test_others_begin_a_new_pass_with_the_epoch():
 
 
 @given(st.integers(1, 20), st.integers(1, 8), st.integers(1, 3), st.integers(0, 50))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_passes_are_whole_whatever_the_sizes(num, batch_size, epochs, seed):
     stage = make_stage("fixed", {"a": num, "b": 5}, batch_size=batch_size, epochs=epochs, seed=seed)
     run(stage)

@@ -79,7 +79,7 @@ def test_every_schedule_is_tried():
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda t: "-".join(map(str, t.values())))
 def test_a_plan_is_what_the_loop_does(table):
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=12)
     @given(
         rows=st.fixed_dictionaries({"a": st.integers(1, 30), "b": st.integers(1, 30)}),
         epochs=st.integers(1, 4),
@@ -212,7 +212,7 @@ def test_spelling(turns, expected):
     assert spell([tuple(turn) for turn in turns.split()]) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from("abc"), max_size=40))
 def test_spelling_can_be_read_back(letters):
     shown = spell([(letter,) for letter in letters])

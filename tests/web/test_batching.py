@@ -67,7 +67,7 @@ def test_passes_and_runs_do_not_mix():
     batch_size=st.integers(1, 9),
     keys=st.integers(1, 3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_row_comes_once_and_the_oldest_always(lengths, batch_size, keys):
     queue = make(batch_size=batch_size)
     left = []

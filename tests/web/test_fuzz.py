@@ -61,7 +61,6 @@ def fuzz(address, examples):
             @given(case=operation.as_strategy(generation_mode=mode))
             @settings(
                 max_examples=examples,
-                deadline=None,
                 database=None,
                 derandomize=True,
                 phases=[Phase.generate],
