@@ -184,15 +184,18 @@ def test_relative_data_and_the_data_argument(runs, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("select", ["sum", "overall", "mean"])
 def test_the_best_checkpoint_is_the_first_with_the_highest_figure(runs, select):
-    spy = runs.Spy()
-    settings = [f"select={select!r}", "train.eval_every=2", "train.lr=0.05"]
-    outcome = runs.train("a", *settings, listeners=[spy])
-    figures = {step: scores.summary[select] for step, _, scores in spy.scored}
-    assert outcome.result["best_step"] == max(figures, key=figures.get)
-    assert outcome.result["best_step"] < STEPS  # else this would not tell best from last
-    assert outcome.result["dev"]["summary"][select] == max(figures.values())
-    best = Predictor.load(outcome.folder).evaluate("dev")
-    assert best.summary[select] == max(figures.values())
+    for seed in range(1, 9):  # until one tells best from last: CPUs round differently
+        spy = runs.Spy()
+        settings = [f"select={select!r}", "train.eval_every=2", "train.lr=0.05", f"seed={seed}"]
+        outcome = runs.train(str(seed), *settings, listeners=[spy])
+        figures = {step: scores.summary[select] for step, _, scores in spy.scored}
+        assert outcome.result["best_step"] == max(figures, key=figures.get)
+        assert outcome.result["dev"]["summary"][select] == max(figures.values())
+        best = Predictor.load(outcome.folder).evaluate("dev")
+        assert best.summary[select] == max(figures.values())
+        if outcome.result["best_step"] < STEPS:
+            return
+    pytest.fail("every run was best at its end")
 
 
 @pytest.fixture
