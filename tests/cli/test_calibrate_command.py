@@ -150,7 +150,8 @@ def test_every_member_is_calibrated_on_what_it_left_out(plait, folds):
     before = ensemble.evaluate()
     done = plait("calibrate", folds, "--left-out", "--offsets")
     assert done.code == 0, done.err
-    assert f"`plait calibrate {folds} --left-out --undo` takes it away." in done.out
+    again = f"`plait calibrate {folds} --left-out --undo` takes it away."
+    assert f"Kept in the members of {folds}, fitted on all of them; {again}" in done.out
     told = [line.split()[:3] for line in done.out.splitlines()[1:5]]
     names = [member.folder.name for member in ensemble.members]
     assert {tuple(words[:2]) for words in told} == {

@@ -61,6 +61,7 @@ def calibrate(
     rows = "left-out" if left_out else "dev"
     with Display() as display:
         display.begin(f"loading {run}")
+        from plait.ensemble import is_ensemble
         from plait.report.calibrate import calibrate as fit_run
 
         fits = fit_run(
@@ -90,10 +91,11 @@ def calibrate(
                     "too few mistakes, or too few right answers, to tell one"
                 )
     _show(fits, offsets=offsets)
+    place = f"the members of {run}" if left_out and is_ensemble(run) else str(run)
     again = f"plait calibrate {run}{' --left-out' if left_out else ''} --undo"
     typer.echo(
         f"\nAfter: each half of the {rows} rows under what suits the other half."
-        f"\nKept in {run}, fitted on all of them; `{again}` takes it away."
+        f"\nKept in {place}, fitted on all of them; `{again}` takes it away."
     )
 
 
