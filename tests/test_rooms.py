@@ -32,7 +32,7 @@ LINES = [
     ["card"],
     ["training"],
     ["calibration", "check"],
-    ["answers", "pairing"],
+    ["answers", "unlabelled"],
     ["predict"],
     ["export"],
     ["ensemble", "fewshot"],

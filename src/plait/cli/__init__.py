@@ -37,6 +37,7 @@ from plait.cli.serve import serve
 from plait.cli.submit import submit
 from plait.cli.train import train
 from plait.cli.train_all import train_all
+from plait.cli.vary import vary
 from plait.cli.workers import leave_to_first, refuse_torchrun
 from plait.errors import FREE_ROOM, foresee, show_controls
 
@@ -56,6 +57,7 @@ app.command(epilog="Example: plait demo")(demo)
 app.command(epilog="Example: plait new mine mood-train.csv mood-dev.csv")(new)
 app.command(epilog="Example: plait check mine/recipe.toml")(check)
 app.command(epilog="Example: plait pairs course --task quora --out pairs.csv")(pairs)
+app.command(epilog="Example: plait vary course --task sst --count 50000 --out varied.csv")(vary)
 app.command(epilog="Example: plait train course --data ~/course -o train.lr=3e-5")(train)
 app.command("train-all", epilog="Example: plait train-all a.toml b.toml --out runs/ab --jobs 2")(
     train_all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plait.config import RunConfig
-    from plait.pairing import Pairs
 
 
 def pairs(
@@ -56,9 +55,10 @@ def pairs(
 
     check_new_file(out, "--out")
     config = read_recipe(recipe, override or ())
-    chosen = _choose_task(config, task)
+    able = [name for name, spec in config.tasks.items() if spec.is_pair]
+    chosen = choose_task(config, task, able, "pair")
     with Display() as display:
-        from plait.pairing import find_pairs
+        from plait.unlabelled import find_pairs
 
         made = find_pairs(
             config,
@@ -77,43 +77,49 @@ def pairs(
             f"no two texts of {chosen} are so much alike and new; lower --least, or raise "
             "--neighbours"
         )
-    _write(made, config.tasks[chosen].text, out)
+    write_texts(made.texts, config.tasks[chosen].text, out, similarity=made.similarity)
     typer.echo(
         f"{len(made.texts):,} pairs of {made.num_texts:,} texts are in {out}, similarity "
         f"{made.similarity[0]:.2f} to {made.similarity[-1]:.2f}; left out: {made.known:,} pairs "
         f"that a file has, {made.held_out:,} texts that dev or test has"
     )
-    typer.echo(
-        f'To train on them: unlabelled = "{out.resolve()}" in [tasks.{chosen}] of a recipe that '
-        "distils (docs/how-to/distill.md)"
-    )
+    tell_use(out, chosen)
 
 
-def _choose_task(config: RunConfig, task: str | None) -> str:
-    """Return the task that is named, or the only one of pairs."""
+def choose_task(config: RunConfig, task: str | None, able: Sequence[str], doing: str) -> str:
+    """Return the task that is named, or the only one that is able."""
     from plait.errors import UsageError, suggest
 
     if task is None:
-        found = [name for name, spec in config.tasks.items() if spec.is_pair]
-        if len(found) != 1:
-            told = ", ".join(found) or "none has pairs"
-            raise UsageError(f"--task must say whose texts to pair ({told})")
-        return found[0]
+        if len(able) != 1:
+            told = ", ".join(able) or "none has pairs"
+            raise UsageError(f"--task must say whose texts to {doing} ({told})")
+        return able[0]
     if task not in config.tasks:
         told = suggest(task, config.tasks)
         raise UsageError(f"--task {task!r} is no task of {config.name}{told}")
     return task
 
 
-def _write(made: Pairs, columns: Sequence[str], out: Path) -> None:
-    """Write a CSV file of the texts, under the task's own names, and their similarity."""
+def write_texts(
+    rows: Sequence[tuple[str, ...]], columns: Sequence[str], out: Path, **more: Any
+) -> None:
+    """Write a CSV file of texts, under a task's own names, and more columns of numbers."""
     import pyarrow as pa
     import pyarrow.csv
 
     from plait.training.checkpoint import disk_full_told
 
-    texts = zip(columns, zip(*made.texts, strict=True), strict=True)
+    texts = zip(columns, zip(*rows, strict=True), strict=True)
     table = {name: pa.array(some, pa.string()) for name, some in texts}
-    table["similarity"] = pa.array(made.similarity).cast(pa.float64())
+    table |= {name: pa.array(values).cast(pa.float64()) for name, values in more.items()}
     with disk_full_told(out):
         pyarrow.csv.write_csv(pa.table(table), out)
+
+
+def tell_use(out: Path, task: str) -> None:
+    """Say how a file of rows without labels is trained on."""
+    typer.echo(
+        f'To train on them: unlabelled = "{out.resolve()}" in [tasks.{task}] of a recipe that '
+        "distils (docs/how-to/distill.md)"
+    )

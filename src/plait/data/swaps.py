@@ -108,10 +108,10 @@ class Swapper:
             follower = _NEXT.match(lowered, end)
             before_noun = follower is not None and follower[1] not in NO_NOUN
             to = self.pronouns[key][0 if before_noun else 1]
-        return to if found == self.spelled.get(key) else _dress(to, found)
+        return to if found == self.spelled.get(key) else dress(to, found)
 
 
-def _dress(word: str, like: str) -> str:
+def dress(word: str, like: str) -> str:
     """Write a word in the case of another."""
     if like.isupper() and len(like) > 1:
         return word.upper()

@@ -10,11 +10,10 @@ import torch
 from torch.nn import functional as F
 
 from csv_rows import read_rows, write_rows
-from plait import pairing
 from plait.check.embedding import Embedder
 from plait.config import read_recipe
 from plait.errors import UsageError
-from plait.pairing import find_pairs
+from plait.unlabelled import find_pairs, nearest
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_they_are_the_nearest_that_no_file_has(recipe):
 def test_small_blocks_find_the_same(recipe, monkeypatch):
     config = read_recipe(recipe)
     whole = find_pairs(config, "same")
-    monkeypatch.setattr(pairing, "BLOCK", 100)
+    monkeypatch.setattr(nearest, "BLOCK", 100)
     assert find_pairs(config, "same").texts == whole.texts
 
 
