@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plait.calibration import FILE as CALIBRATION
 from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
 from plait.data import cache_root
 from plait.data.cache import load_or_build
@@ -106,6 +107,7 @@ class _Teacher:
 
     folder: Path
     members: Members
+    calibrated: bool
 
     def answer(
         self,
@@ -121,9 +123,9 @@ class _Teacher:
         Behind those with labels come those without. With `unseen`, those members answer a row
         that were not trained on it.
         """
-        # As the models answer: a calibration may come and go, and is no part of who teaches. What
-        # the fastest form rounds off (some 1e-4 of a probability) no student could tell.
-        model = load(self.folder, device=config.device, precision="auto", calibrated=False)
+        # What the fastest form rounds off (some 1e-4 of a probability) no student could tell.
+        how: dict[str, Any] = {"device": config.device, "precision": "auto"}
+        model = load(self.folder, calibrated=self.calibrated, **how)
         with_labels = model.read(config, "train", data=data, tasks=tasks)
         without = model.read(config, "unlabelled", data=data, tasks=tasks)
         answers = {}
@@ -200,8 +202,11 @@ def _answer_unseen(
     return mean
 
 
-def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec]) -> _Teacher:
-    """Find a run or an ensemble that has these tasks, without loading its models."""
+def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], calibrated: bool) -> _Teacher:
+    """Find a run or an ensemble that has these tasks, without loading its models.
+
+    Unless asked for, a calibration is no part of who teaches: it may come and go.
+    """
     runs, known = read_outlines(folder)
     wanted = {name: outline(spec) for name, spec in tasks.items()}
     for name, meaning in wanted.items():
@@ -218,7 +223,24 @@ def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec]) -> _Teacher:
         {"run": str(run.resolve()), "sha256": hash_file(RunFolder(run).weights)} | how
         for run in runs
     ]
-    return _Teacher(folder, members)
+    if calibrated:
+        scaled = [_hash_calibrations(run, folder) for run in runs]
+        if not any(scaled):
+            raise RunError(
+                f"{folder} is not calibrated; `plait calibrate {folder}` does it, or leave "
+                "`calibrated` out"
+            )
+        members = [
+            member | {"calibration": told} for member, told in zip(members, scaled, strict=True)
+        ]
+    return _Teacher(folder, members, calibrated)
+
+
+def _hash_calibrations(*folders: Path) -> str:
+    """Return a hash of what scales the answers of a run and of its ensemble; empty for nothing."""
+    files = [folder / CALIBRATION for folder in dict.fromkeys(folders)]
+    found = [hash_file(file) for file in files if file.is_file()]
+    return hashlib.sha256(" ".join(found).encode()).hexdigest() if found else ""
 
 
 # --- ensembles ---------------------------------------------------------------------------

@@ -82,6 +82,8 @@ class StageKind(ABC):
     """Folder of the run or ensemble whose answers it asks for."""
     unseen: bool = False
     """Whether a row is answered by those of the teacher's runs that were not trained on it."""
+    calibrated: bool = False
+    """Whether the teacher's answers are scaled as `plait calibrate` found."""
     taught: tuple[str, ...] = ()
     """Which of the stage's tasks the teacher is asked about; all where empty."""
     batches_per_turn: int = 1

@@ -41,6 +41,9 @@ class Distill(StageKind):
     2021, https://arxiv.org/abs/2104.09732). The members leave different rows out, as under
     `ensemble.folds`.
 
+    With `calibrated`, the teacher answers as `plait calibrate` made it, as it does everywhere else;
+    without, as its models do, whatever was fitted later. Offsets for classes are then learnt, too.
+
     `tasks` are those of the stage that learn from the teacher, all unless set; the others learn
     from their labels alone.
 
@@ -58,6 +61,7 @@ class Distill(StageKind):
         weight: float = 0.5,
         tasks: tuple[str, ...] = (),
         unseen: bool = False,
+        calibrated: bool = False,
     ):
         if not teacher:
             raise ValueError("teacher must name the folder of a run or of an ensemble")
@@ -65,7 +69,8 @@ class Distill(StageKind):
             raise ValueError(f"temperature must be above 0, not {temperature}")
         if not 0 <= weight <= 1:
             raise ValueError(f"weight is a share from 0 to 1, not {weight}")
-        self.teacher, self.taught, self.unseen = teacher, tasks, unseen
+        self.teacher, self.taught = teacher, tasks
+        self.unseen, self.calibrated = unseen, calibrated
         self.temperature, self.weight = temperature, weight
 
     def objectives(self, material: Material) -> dict[str, Objective]:

@@ -31,8 +31,8 @@ Progress = Callable[[str, int, int], None]
 """Called with the task, rows answered and rows in all."""
 
 Members = list[dict[str, str]]
-"""The runs a teacher is made of: `run`, their folder, `sha256` of their weights, and in an ensemble
-`how` their answers become one."""
+"""The runs a teacher is made of: `run`, their folder, `sha256` of their weights, in an ensemble `how`
+their answers become one, and of a calibrated teacher the hash of its `calibration`."""
 
 
 class Teacher(Protocol):
@@ -58,8 +58,9 @@ class Teacher(Protocol):
         """
 
 
-OpenTeacher = Callable[[Path, Mapping[str, TaskSpec]], Teacher]
-"""A folder, and the tasks that its run or ensemble must have, become a teacher."""
+OpenTeacher = Callable[[Path, Mapping[str, TaskSpec], bool], Teacher]
+"""A folder, the tasks that its run or ensemble must have, and whether its calibration counts, become
+a teacher."""
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class Lessons:
                     "call plait.train"
                 )
             try:
-                teacher = self.open_teacher(Path(place), self._specs(name))
+                teacher = self.open_teacher(Path(place), self._specs(name), kind.calibrated)
             except PlaitError as error:
                 raise RecipeError(f"stage.{name}.kind.teacher: {error}") from error
             if kind.unseen and any(member.get("how") != "mean" for member in teacher.members):
@@ -173,6 +174,7 @@ class Lessons:
         return notes
 
 
-def _identify(members: Members) -> list[tuple[str, str]]:
+def _identify(members: Members) -> list[tuple[str, ...]]:
     """Return what tells a teacher from another, wherever its runs are."""
-    return [(member["sha256"], member.get("how", "")) for member in members]
+    told = ("sha256", "how", "calibration")
+    return [tuple(member.get(key, "") for key in told) for member in members]

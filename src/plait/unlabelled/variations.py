@@ -109,10 +109,11 @@ def vary_rows(
     generator = np.random.default_rng(config.seed)
     made: list[Row] = []
     while len(made) < wanted:
-        order = generator.permutation(len(rows))[: wanted - len(made)]
+        missing = wanted - len(made)
+        order = generator.permutation(len(rows))[: 2 * missing + 100]  # some will not be new
         new = [row for i in order if (row := vary(rows[i], likes, share, generator))]
         fresh, there, prints = _sift(new, taken, held_out)
-        made += [new[i] for i in fresh]
+        made += [new[i] for i in fresh[:missing]]
         known += there
         taken = np.union1d(taken, prints)
         if progress is not None:
