@@ -22,7 +22,7 @@ from plait.check.embedding import Embedder
 from plait.data import find_held_out, find_root
 from plait.data.fingerprints import fingerprint, is_among
 from plait.data.swaps import dress
-from plait.errors import DataError, UsageError
+from plait.errors import DataError
 from plait.unlabelled.nearest import find_nearest
 from plait.unlabelled.rows import find_known, read_training
 
@@ -121,7 +121,7 @@ def vary_rows(
         if len(fresh) < FEWEST * len(order):
             break
     if not made:
-        raise UsageError(f"no new row could be made of those of {task}; raise --neighbours")
+        raise DataError(f"no new row could be made of the {len(rows)} training rows of {task!r}")
     return Variations(made, len(rows), len(words), int((~kept).sum()), known, held_out.missing)
 
 
@@ -141,13 +141,12 @@ def _sift(
 def find_words(texts: Iterable[str]) -> list[str]:
     """Return the words that may give way, in small letters, in the order they are met."""
     counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
-    common, running = set(), 0
-    for word, times in counts.most_common():
-        running += times
+    most = running = 0
+    for _, most in counts.most_common():
+        running += most
         if running > COMMON * counts.total():
             break
-        common.add(word)
-    return [word for word in counts if word not in common]
+    return [word for word, times in counts.items() if times <= most]
 
 
 def vary(
