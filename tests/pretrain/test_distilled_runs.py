@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import plait
-from plait.calibration import Fit, Scaling, write_calibration
+from plait.calibration import Fit, Scaling, dump_calibration
 from plait.config import read_recipe
 from plait.ensemble import make_ensemble
 from plait.errors import Interrupted, RecipeError, RunError
@@ -132,7 +132,7 @@ def test_a_calibrated_teacher_answers_as_before(run, teacher):
     student = run("first", *distill(teacher))
     model = plait.load(teacher)
     fits = {"mood": Fit(Scaling(3.0), 18, {}, {})}
-    write_calibration(teacher, model.identify(), fits, "dev")
+    (teacher / "calibration.json").write_text(dump_calibration(model.identify(), fits, "dev"))
     assert plait.load(teacher).scalings == {"mood": Scaling(3.0)}
     asked = Asked()
     again = run("again", *distill(teacher), listeners=[asked])
