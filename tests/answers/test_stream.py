@@ -540,3 +540,19 @@ def test_a_file_without_rows(model, tmp_path, ending):
 
 def test_an_ending_may_be_in_capitals(tmp_path):
     assert choose_format(tmp_path / "X.CSV") == "csv"
+
+
+@pytest.mark.parametrize("size", [1, 4, 10, 25])
+def test_parquet_is_laid_out_a_group_of_rows_at_a_time(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(formats, "ROW_GROUP", 10)
+    part, path = tmp_path / "rows.part", tmp_path / "rows.parquet"
+    rows = pa.table({"n": list(range(63))})
+    with pa.OSFile(str(part), "wb") as file, pa.ipc.new_stream(file, rows.schema) as stream:
+        stream.write_table(rows, max_chunksize=size)
+    formats.lay_out(part, path, rows.schema)
+    assert pa.parquet.read_table(path).equals(rows)
+    assert not part.exists()
+    about = pa.parquet.ParquetFile(path).metadata
+    sizes = [about.row_group(i).num_rows for i in range(about.num_row_groups)]
+    assert max(sizes) == 10
+    assert len(sizes) <= 12  # no group a batch where batches are small
