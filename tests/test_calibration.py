@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from plait.calibration import (
     apply_temperature,
     calibration_error,
     cross_fit,
+    dump_calibration,
     fit,
     fit_offsets,
     fit_scaling,
@@ -28,12 +30,13 @@ from plait.calibration import (
     reliability,
     tells_offsets,
     tells_temperature,
-    write_calibration,
 )
+from plait.card import make_card
 from plait.ensemble import Ensemble, load, make_ensemble
 from plait.errors import RunError
 from plait.evaluate import log_loss
 from plait.predict import Predictor
+from plait.report.calibrate import undo
 
 # Confidences .9, .9, .6, .6, .6; right, wrong, right, right, wrong.
 LABELS = [0, 1, 0, 1, 1]
@@ -249,17 +252,22 @@ def run(tiny_run, tmp_path):
     return shutil.copytree(tiny_run, tmp_path / "run")
 
 
+def keep(folder, model, fits):
+    (folder / "calibration.json").write_text(dump_calibration(model.identify(), fits, "dev"))
+
+
 def calibrate_by_hand(folder, **temperatures):
     model = load(folder, calibrated=False)
     one = fit(LABELS, CHANCES)
     fits = {task: replace(one, scaling=Scaling(t)) for task, t in temperatures.items()}
-    write_calibration(folder, model.identify(), fits, "dev")
+    keep(folder, model, fits)
 
 
 def test_a_predictor_applies_it(run):
     plain = Predictor.load(run)
     calibrate_by_hand(run, mood=3.0, same=0.5)
-    assert read_scalings(run, plain.identify) == {"mood": Scaling(3.0), "same": Scaling(0.5)}
+    known = {"mood": Scaling(3.0), "same": Scaling(0.5)}
+    assert read_scalings(run, plain.config.tasks, plain.identify) == known
     scaled = Predictor.load(run)
     dev = scaled.load_split("dev")
     for task, temperature in (("mood", 3.0), ("same", 0.5)):
@@ -275,7 +283,7 @@ def test_a_predictor_applies_it(run):
 def test_a_predictor_applies_offsets(run):
     plain = Predictor.load(run)
     fits = {"mood": fit(*drawn(3), offsets=True)}
-    write_calibration(run, plain.identify(), fits, "dev")
+    keep(run, plain, fits)
     shifted = Predictor.load(run)
     assert shifted.scalings == {"mood": fits["mood"].scaling}
     dev = shifted.load_split("dev")["mood"]
@@ -308,12 +316,58 @@ def test_a_file_of_another_model_is_refused(run):
     path.write_text(json.dumps(values | {"model": "0" * 64}))
     with pytest.raises(RunError, match=r"another model .* run `plait calibrate .*` again"):
         Predictor.load(run)
-    for text in ("{", "[]", '{"tasks": {"mood": {}}}'):
+    for text in ("{", "[]", '{"tasks": {"mood": {"temperature": 2}}}'):
         path.write_text(text)
         with pytest.raises(RunError, match="is damaged"):
             Predictor.load(run)
-    for bad in (0, -1, math.inf, math.nan):
-        values["tasks"]["mood"]["temperature"] = bad
-        path.write_text(json.dumps(values))
-        with pytest.raises(RunError, match="a temperature that is none"):
-            Predictor.load(run)
+
+
+TEMPERATURE = r"has a temperature for task 'mood' that is no number above 0"
+OFFSETS = r"has offsets for task 'mood' that are no list of numbers"
+
+EDITS = [  # what a hand may make of the tasks, and what is said of it
+    *(({"mood": {"temperature": t}}, TEMPERATURE) for t in (0, -1, math.inf, math.nan, 10**400)),
+    *(({"mood": {"temperature": t}}, TEMPERATURE) for t in ("warm", "2", True, None, [2.0])),
+    ({"mood": {"offsets": [0, 0, 0]}}, TEMPERATURE),
+    *(({"mood": {"temperature": 2, "offsets": o}}, OFFSETS) for o in ("123", 1, None, {"1": 2})),
+    *(({"mood": {"temperature": 2, "offsets": [0, o, 0]}}, OFFSETS) for o in ("1", None, math.nan)),
+    ({"mood": {"temperature": 2, "offsets": [1]}}, "has 1 offset for task 'mood' of 3 classes"),
+    ({"same": {"temperature": 2, "offsets": [1, 1, 2]}}, "3 offsets for task 'same' of 2 classes"),
+    ({"mod": {"temperature": 2}}, "scales a task 'mod', which the model does not have"),
+    ({"near": {"temperature": 2}}, "scales task 'near', whose answers are no probabilities"),
+    *((tasks, "is damaged") for tasks in (None, [], "mood", {"mood": 2.0}, {"mood": None})),
+]
+
+
+@pytest.mark.parametrize(("tasks", "told"), EDITS)
+def test_a_file_edited_by_hand_into_nonsense_is_refused(run, tasks, told):
+    """By whoever loads the model, and whoever writes of it; to undo it is always possible."""
+    calibrate_by_hand(run, mood=3.0)
+    path = run / "calibration.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tasks": tasks}))
+    sentence = f"^{re.escape(str(path))} (has )?{told}.*; `plait calibrate {re.escape(str(run))}"
+    for reading in (Predictor.load, make_card):
+        with pytest.raises(RunError, match=sentence):
+            reading(run)
+    assert undo(run)
+    assert Predictor.load(run).scalings == {}
+
+
+def test_a_file_edited_by_hand_into_sense_is_used(run):
+    calibrate_by_hand(run, mood=3.0)
+    path = run / "calibration.json"
+    tasks = {"mood": {"temperature": 2, "offsets": [1, -1, 0]}, "same": {"temperature": 1.5}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tasks": tasks}))
+    known = {"mood": Scaling(2.0, (1.0, -1.0, 0.0)), "same": Scaling(1.5)}
+    assert Predictor.load(run).scalings == known
+
+
+def test_an_ensemble_and_its_members_refuse_nonsense(run, tmp_path):
+    folder = make_ensemble([run], tmp_path / "both", "mean")
+    for place in (folder, run):
+        calibrate_by_hand(place, mood=3.0)
+        path = place / "calibration.json"
+        path.write_text(path.read_text().replace("3.0", '"warm"'))
+        with pytest.raises(RunError, match=rf"{place.name}/calibration\.json {TEMPERATURE}"):
+            Ensemble.load(folder)
+        path.unlink()

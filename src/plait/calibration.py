@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
-from plait.errors import RunError
+from plait.errors import RunError, counted
 from plait.evaluate import log_loss
-from plait.training.checkpoint import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from plait.evaluate import Floats, Ints
+    from plait.types import TaskSpec
 
 FILE = "calibration.json"
 
@@ -309,8 +310,8 @@ def _normalise(logits: Floats) -> Floats:
 # --- the file ----------------------------------------------------------------------------
 
 
-def write_calibration(folder: Path, model: str, fits: Mapping[str, Fit], rows: str) -> Path:
-    """Keep scalings with the model they belong to; `model` is its identity, `rows` says which."""
+def dump_calibration(model: str, fits: Mapping[str, Fit], rows: str) -> str:
+    """Return what the file says: scalings, the identity of their `model`, and fitted on which."""
     tasks = {
         name: {
             "temperature": fit.scaling.temperature,
@@ -321,13 +322,13 @@ def write_calibration(folder: Path, model: str, fits: Mapping[str, Fit], rows: s
         }
         for name, fit in fits.items()
     }
-    path = folder / FILE
-    write_text(path, json.dumps({"split": rows, "model": model, "tasks": tasks}, indent=1))
-    return path
+    return json.dumps({"split": rows, "model": model, "tasks": tasks}, indent=1)
 
 
-def read_scalings(folder: Path, identify: Callable[[], str]) -> dict[str, Scaling]:
-    """Return the scalings kept with a model; none where nobody calibrated it.
+def read_scalings(
+    folder: Path, specs: Mapping[str, TaskSpec], identify: Callable[[], str]
+) -> dict[str, Scaling]:
+    """Return the scalings kept with a model of these tasks; none where nobody calibrated it.
 
     `identify` gives the identity of the model that is there now.
     """
@@ -336,25 +337,56 @@ def read_scalings(folder: Path, identify: Callable[[], str]) -> dict[str, Scalin
         return {}
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        found = {
-            name: Scaling(float(task["temperature"]), tuple(map(float, task.get("offsets", ()))))
-            for name, task in values["tasks"].items()
-        }
         model = values["model"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(
-            f"{path} is damaged; `plait calibrate {folder} --undo` removes it"
-        ) from error
-    if not all(0 < scaling.temperature < math.inf for scaling in found.values()):
-        raise RunError(
-            f"{path} holds a temperature that is none; `plait calibrate {folder}` makes it anew"
-        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path) from error
     if model != identify():
         raise RunError(
             f"{path} belongs to another model than the one in {folder}, which may have been "
             f"trained on since; run `plait calibrate {folder}` again, or with --undo"
         )
+    return take_scalings(path, values, specs)
+
+
+def take_scalings(
+    path: Path, values: Mapping[str, Any], specs: Mapping[str, TaskSpec]
+) -> dict[str, Scaling]:
+    """Return the scalings among what a file says, if they are ones and its tasks take them."""
+    tasks = values.get("tasks")
+    if not isinstance(tasks, dict) or not all(isinstance(task, dict) for task in tasks.values()):
+        raise _damaged(path)
+    found = {}
+    for name, task in tasks.items():
+        if reason := _unfit(name, task, specs):
+            raise RunError(f"{path} {reason}; `plait calibrate {path.parent}` makes it anew")
+        offsets = tuple(map(float, task.get("offsets", ())))
+        found[name] = Scaling(float(task["temperature"]), offsets)
     return found
+
+
+def _unfit(name: str, task: Mapping[str, Any], specs: Mapping[str, TaskSpec]) -> str:
+    """Say what is wrong with a task's scaling; nothing if it is a scaling of that task."""
+    if name not in specs:
+        return f"scales a task {name!r}, which the model does not have"
+    if specs[name].kind not in KINDS:
+        return f"scales task {name!r}, whose answers are no probabilities that add up to 1"
+    temperature, offsets = task.get("temperature"), task.get("offsets", [])
+    if not _is_number(temperature) or temperature <= 0:
+        return f"has a temperature for task {name!r} that is no number above 0"
+    if not isinstance(offsets, list) or not all(map(_is_number, offsets)):
+        return f"has offsets for task {name!r} that are no list of numbers"
+    if offsets and len(offsets) != (classes := len(specs[name].labels)):
+        return f"has {counted(len(offsets), 'offset')} for task {name!r} of {classes} classes"
+    return ""
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Say whether JSON's value is a number that a double holds; true and false are none."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _damaged(path: Path) -> RunError:
+    return RunError(f"{path} is damaged; `plait calibrate {path.parent} --undo` removes it")
 
 
 def _without_nan(figures: Mapping[str, float]) -> dict[str, float | None]:

@@ -16,6 +16,8 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plait.calibration import FILE as CALIBRATION
+from plait.calibration import take_scalings
 from plait.config import read_resolved
 from plait.errors import RunError, counted, show_controls
 from plait.evaluate import primary_metric
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from plait.config import FileConfig, RunConfig, TaskConfig
 
-CALIBRATION, AUDIT = "calibration.json", "audit.json"
+AUDIT = "audit.json"
 
 MOST_LABELS = 8
 """Classes that are named one by one."""
@@ -41,10 +43,9 @@ def make_card(
     another card of it: files that other commands left are told of only where that one does.
     """
     left = [name for name in (CALIBRATION, AUDIT) if like is None or _told_in(name) in like]
-    found = _read_found(folder, left)
     if (folder / "ensemble.toml").is_file():
-        return _page(_ensemble_sections(folder, found))
-    return _page(_run_sections(folder, found, using))
+        return _page(_ensemble_sections(folder, left))
+    return _page(_run_sections(folder, left, using))
 
 
 def carry_over(card: str, before: str, after: str) -> str:
@@ -104,9 +105,10 @@ def _page(sections: Iterable[Sequence[str]]) -> str:
 
 
 def _run_sections(
-    folder: Path, found: Mapping[str, Any], using: Sequence[Sequence[str]] | None
+    folder: Path, left: Collection[str], using: Sequence[Sequence[str]] | None
 ) -> list[Sequence[str]]:
     config = read_resolved(folder / "recipe.toml")
+    found = _read_found(folder, config, left)
     info, scores = _read(folder / "run.json"), _read(folder / "scores.json")
     made = "made by averaging the weights of runs" if "averaged" in info else "trained together"
     is_begun = bool(info) and not scores and (folder / "checkpoint.safetensors").exists()
@@ -126,13 +128,14 @@ def _run_sections(
     ]
 
 
-def _ensemble_sections(folder: Path, found: Mapping[str, Any]) -> list[Sequence[str]]:
+def _ensemble_sections(folder: Path, left: Collection[str]) -> list[Sequence[str]]:
     table = tomllib.loads((folder / "ensemble.toml").read_text(encoding="utf-8"))
     members = [folder / member for member in table["members"]]
     for member in members:
         if not (member / "recipe.toml").is_file():
             raise RunError(f"{folder / 'ensemble.toml'} names a member {member}, which is no run")
     config = read_resolved(members[0] / "recipe.toml")
+    found = _read_found(folder, config, left)
     info, scores = _read(members[0] / "run.json"), _read(folder / "scores.json")
     name = scores.get("recipe", folder.resolve().name)
     rows = []
@@ -433,15 +436,19 @@ def _told(found: Mapping[str, Any]) -> Iterator[str]:
         yield "plait's own sentences, and the words it looks for in rows, are English."
 
 
-def _read_found(folder: Path, left: Collection[str]) -> dict[str, dict[str, Any]]:
+def _read_found(
+    folder: Path, config: RunConfig, left: Collection[str]
+) -> dict[str, dict[str, Any]]:
     """Read what commands found, save what they found of a model which was there before."""
     found = {name: _read(folder / name) if name in left else {} for name in (CALIBRATION, AUDIT)}
     weights = folder / "model.safetensors"
-    if not any("model" in values for values in found.values()) or not weights.is_file():
-        return found
-    with weights.open("rb") as file:
-        now = hashlib.file_digest(file, "sha256").hexdigest()
-    return {name: v if v.get("model", now) == now else {} for name, v in found.items()}
+    if any("model" in values for values in found.values()) and weights.is_file():
+        with weights.open("rb") as file:
+            now = hashlib.file_digest(file, "sha256").hexdigest()
+        found = {name: v if v.get("model", now) == now else {} for name, v in found.items()}
+    if found[CALIBRATION]:  # what loading would refuse is not shown as if it were used
+        take_scalings(folder / CALIBRATION, found[CALIBRATION], config.tasks)
+    return found
 
 
 _AS_PRINTED = {"count": "texts", "mean_change": "moved", "verdict": "measured"}

@@ -305,7 +305,7 @@ class Ensemble(Answerer):
         made = cls(path, first.config, first.tasks, {}, tuple(members), how)
         if not calibrated:
             return made
-        return replace(made, scalings=read_scalings(path, made.identify))
+        return replace(made, scalings=read_scalings(path, made.config.tasks, made.identify))
 
     def identify(self) -> str:
         """Return a hash of how and of whom: the members' weights, and what they are scaled by."""

@@ -419,7 +419,8 @@ class Predictor(SingleModel):
         scorer = Scorer(model, tasks, collator, batch_size, choose_room(place), autocast)
         scalings = {}
         if calibrated:
-            scalings = read_scalings(folder.path, lambda: hash_file(folder.weights))
+            whose = config.tasks, lambda: hash_file(folder.weights)
+            scalings = read_scalings(folder.path, *whose)
         own = (folder.path, config, tasks, scalings, tokenizer, collator)
         return cls(*own, model, scorer, form, hashes)
 

@@ -540,3 +540,26 @@ def test_a_file_without_rows(model, tmp_path, ending):
 
 def test_an_ending_may_be_in_capitals(tmp_path):
     assert choose_format(tmp_path / "X.CSV") == "csv"
+
+
+@pytest.mark.parametrize(
+    ("size", "groups"),
+    [
+        (1, [10, 10, 10, 10, 10, 10, 3]),
+        (4, [10, 2] * 5 + [3]),
+        (10, [10, 10, 10, 10, 10, 10, 3]),
+        (25, [10, 10, 5, 10, 10, 5, 10, 3]),
+    ],
+)
+def test_parquet_is_laid_out_once_a_group_is_full(tmp_path, monkeypatch, size, groups):
+    """So that no more rows are in memory than a group has, and those of one batch."""
+    monkeypatch.setattr(formats, "ROW_GROUP", 10)
+    part, path = tmp_path / "rows.part", tmp_path / "rows.parquet"
+    rows = pa.table({"n": list(range(63))})
+    with pa.OSFile(str(part), "wb") as file, pa.ipc.new_stream(file, rows.schema) as stream:
+        stream.write_table(rows, max_chunksize=size)
+    formats.lay_out(part, path, rows.schema)
+    assert pa.parquet.read_table(path).equals(rows)
+    assert not part.exists()
+    about = pa.parquet.ParquetFile(path).metadata
+    assert [about.row_group(i).num_rows for i in range(about.num_row_groups)] == groups

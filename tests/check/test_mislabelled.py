@@ -94,3 +94,64 @@ def test_labels_without_sense_are_not_judged(write_recipe, found):
     rows = [f"{i},the {THINGS[i % 10]} {i} .,{('good', 'bad')[k]}" for i, k in enumerate(draw)]
     report = check_recipe(write_recipe("\n".join(["id,text,label", *rows])), mislabelled=True)
     assert "cannot tell the labels apart" in found(report, "mislabelled").sentence
+
+
+# --- rows that belong together -----------------------------------------------------------
+
+NO_WORD = "cannot tell the labels apart"
+
+
+def by_authors(name="by {thing}"):
+    """Eighty rows by ten authors, who write of one thing each; half of them say it is good."""
+    mood = dict(zip(THINGS, ["good", "bad", "bad", "good", "bad"] * 2, strict=True))
+    told = [
+        f"{i},{thing} {i},{mood[thing]},{name.format(thing=thing)}"
+        for i, thing in enumerate(THINGS * 8)
+    ]
+    return "\n".join(["id,text,label,author", *told])
+
+
+def sentences(report):
+    return " ".join(f.sentence for f in report.findings if f.check == "mislabelled")
+
+
+def test_rows_of_one_author_are_asked_about_together(write_recipe):
+    """What an author writes of tells the label of all their rows, and of no one else's."""
+    rows = by_authors()
+    assert NO_WORD not in sentences(check_recipe(write_recipe(rows, None), mislabelled=True))
+    for naming in ({"group": "author"}, {"train": [{"path": "train.csv", "group": "author"}]}):
+        report = check_recipe(write_recipe(rows, None, **naming), mislabelled=True)
+        assert NO_WORD in sentences(report), naming
+
+
+def test_a_row_without_an_author_goes_by_its_own_text(write_recipe, monkeypatch):
+    dealt = []
+
+    def deal(groups, seed):
+        dealt.append(groups)
+        return fold_of(groups, seed)
+
+    monkeypatch.setattr("plait.check.mislabelled.fold_of", deal)
+    rows = by_authors().replace("by film", "")
+    check_recipe(write_recipe(rows, None, group="author"), mislabelled=True)
+    assert len(np.unique(dealt[0])) == 9 + 8
+
+
+def test_one_group_leaves_nothing_to_learn_from(write_recipe, found):
+    recipe = write_recipe(by_authors("the same"), None, group="author")
+    told = found(check_recipe(recipe, mislabelled=True), "mislabelled")
+    assert "all rows belong together" in told.sentence
+
+
+def test_a_group_column_that_is_not_there_stops_no_search(write_recipe):
+    """Training without folds does not miss it, so nothing says that it would stop."""
+    recipe = write_recipe(by_authors(), None, group="auther")
+    report = check_recipe(recipe, mislabelled=True)
+    (warning,) = [f for f in report.findings if f.check == "files" and f.split == "train"]
+    assert warning.level == "warning"
+    assert "train.csv: there is no column 'auther'" in warning.sentence
+    assert report.splits[0].num_rows == 80
+    assert NO_WORD not in sentences(report)
+    assert not [f for f in check_recipe(recipe).findings if "auther" in f.sentence]
+    folds = recipe.model_copy(update={"data": recipe.data.model_copy(update={"folds": 2})})
+    assert check_recipe(folds, mislabelled=True).stops

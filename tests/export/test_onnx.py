@@ -163,6 +163,10 @@ def test_an_export_can_be_calibrated_again(exported, tmp_path):
     assert found.temperature == pytest.approx(1, abs=0.05)  # it is calibrated already
     assert plait.load(place).scalings.keys() >= {"mood"}
     assert plait.load(place, calibrated=False).scalings == {}
+    path = place / "calibration.json"
+    path.write_text(path.read_text().replace('"temperature": ', '"temperature": -'))
+    with pytest.raises(RunError, match=r"calibration\.json has a temperature for task 'mood'"):
+        plait.load(place)
 
 
 def test_fingerprints_tell_exports_apart(exported, tmp_path):

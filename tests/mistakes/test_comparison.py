@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -63,3 +65,30 @@ def test_the_same_answers_do_not_differ():
     found = compare(YES_NO, [1, 1, 0], answers, answers, np.random.default_rng(0), draws=10)
     assert (len(found.fixed), len(found.broken), found.p) == (0, 0, 1.0)
     assert all(m.interval.to_json() == [0.0, 0.0] for m in found.metrics.values())
+
+
+def test_rows_that_gained_the_same_stay_in_order():
+    """So that the two lists are the same wherever they are made."""
+    ours, theirs = chances(*[0.9, 0.8] * 40), chances(*[0.1, 0.2] * 40)
+    found = compare(YES_NO, [1] * 80, ours, theirs, np.random.default_rng(0), draws=1)
+    assert found.fixed.tolist() == [*range(0, 80, 2), *range(1, 80, 2)]
+
+
+def test_what_json_says():
+    labels, ours, theirs = [1, 1, 1, 0], chances(0.9, 0.8, 0.7, 0.9), chances(0.4, 0.1, 0.9, 0.2)
+    told = compare(YES_NO, labels, ours, theirs, np.random.default_rng(0), draws=20).to_json()
+    assert (told["fixed"], told["broken"], told["p"]) == (2, 1, 1.0)
+    accuracy = told["metrics"]["accuracy"]
+    assert (accuracy["run"], accuracy["against"], accuracy["difference"]) == (0.75, 0.5, 0.25)
+    low, high = accuracy["interval"]
+    assert low <= 0.25 <= high
+
+
+def test_json_has_no_nan():
+    """Scores that are all the same correlate with nothing."""
+    answers = np.array([1.0, 2.0, 3.0]), np.full(3, 2.0)
+    found = compare(NEAR, [1.0, 2.0, 4.0], *answers, np.random.default_rng(0), draws=20)
+    pearson = found.to_json()["metrics"]["pearson"]
+    assert pearson["run"] == pytest.approx(0.982, abs=1e-3)
+    assert pearson["against"] is pearson["difference"] is None
+    json.dumps(found.to_json(), allow_nan=False)

@@ -37,6 +37,21 @@ def test_scores_are_ordered_by_distance():
     assert (verdicts.truths[0], verdicts.answers[0]) == ("1.00", "1.50")
 
 
+def test_a_label_holds_from_the_threshold_on():
+    spec = TaskSpec(kind="labels", labels=("glad", "tired", "calm"), text=("text",), threshold=0.75)
+    answers = np.array([[0.75, 0.7, 0.1], [0.7, 0.8, 0.1]])
+    verdicts = judge(spec, [[1, 0, 0], [1, 1, 0]], answers)
+    assert verdicts.answers == ["glad", "tired"]
+    assert verdicts.right.tolist() == [True, False]
+
+
+def test_what_is_as_bad_stays_in_the_order_of_the_rows():
+    """So that a list of mistakes is the same wherever it is made."""
+    answers = np.tile([1.5, 2.0], 40)  # half a point off, and a whole one
+    order = judge(NEAR, np.ones(80), answers).order()
+    assert order.tolist() == [*range(1, 80, 2), *range(0, 80, 2)]
+
+
 def test_a_row_without_an_answer_is_no_mistake():
     assert judge(NEAR, [1.0, 2.0], np.array([np.nan, 3.0])).order().tolist() == [1]
     answers = np.array([[np.nan] * 3, [0.9, 0.1, 0.0]])

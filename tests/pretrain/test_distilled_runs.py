@@ -9,16 +9,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import plait
-from plait.calibration import Fit, Scaling, write_calibration
+from plait.calibration import Fit, Scaling, dump_calibration
 from plait.config import read_recipe
 from plait.ensemble import make_ensemble
 from plait.errors import Interrupted, RecipeError, RunError
 from plait.pretrain import STAGE_KINDS
 from plait.training import run as run_module
 from plait.training.alone import plan_alone
+from plait.training.checkpoint import read_metadata
 from plait.training.listeners import Listener
 from plait.training.step import Step
 
@@ -132,7 +133,7 @@ def test_a_calibrated_teacher_answers_as_before(run, teacher):
     student = run("first", *distill(teacher))
     model = plait.load(teacher)
     fits = {"mood": Fit(Scaling(3.0), 18, {}, {})}
-    write_calibration(teacher, model.identify(), fits, "dev")
+    (teacher / "calibration.json").write_text(dump_calibration(model.identify(), fits, "dev"))
     assert plait.load(teacher).scalings == {"mood": Scaling(3.0)}
     asked = Asked()
     again = run("again", *distill(teacher), listeners=[asked])
@@ -394,6 +395,26 @@ def stopped(run, teacher, where="stage.distill"):
     with pytest.raises(Crash):
         start(teacher, listeners=[Stop()])
     return lambda folder: start(folder, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda notes: notes | {"data": {}}, "holds answers to other rows, and the teacher of"),
+        (lambda notes: notes | {"unseen": True}, "holds answers to other rows, and the teacher"),
+        (lambda _: None, "does not say whose answers it holds; delete it"),
+    ],
+)
+def test_kept_answers_of_another_do_not_stand_in_for_a_teacher_who_is_gone(
+    run, teacher, tmp_path, change, told
+):
+    go_on = stopped(run, teacher)
+    shutil.rmtree(teacher)
+    path = tmp_path / "student" / "teacher" / "distill.safetensors"
+    notes = change(json.loads(read_metadata(path)["notes"]))
+    save_file(load_file(path), path, {} if notes is None else {"notes": json.dumps(notes)})
+    with pytest.raises(RunError, match=told):
+        go_on(teacher)
 
 
 def test_a_crash_while_the_teacher_answers(run, teacher, tmp_path, monkeypatch):

@@ -836,6 +836,23 @@ def test_tasks_of_other_regularizers_do_not_join(tiny_model, make_step, batches)
     assert torch.equal(results[0].grad_norm, results[1].grad_norm)
 
 
+@pytest.mark.parametrize(
+    ("aggregator", "num_turns", "wrap"),
+    [("pcgrad", 1, joinable), ("sum", 2, joinable), ("sum", 1, Parcel.of)],
+    ids=["an aggregator's", "of two turns", "of unknown lengths"],
+)
+def test_batches_that_cannot_go_as_one_do_not(
+    tiny_model, make_step, batches, aggregator, num_turns, wrap
+):
+    turns = [{task: wrap(batch) for task, batch in batches.items()}] * num_turns
+    steps = []
+    for together in (None, Buckets((16,), (200,))):
+        steps.append(make_step(tiny_model(dropout=0.0), aggregator, together=together))
+        steps[-1].generator.manual_seed(0)
+        steps[-1](turns)
+    assert_same(steps[0].model, steps[1].model, atol=0)
+
+
 def counted(function, calls: list):
     def call(*args, **settings):
         calls.append(1)

@@ -1,12 +1,12 @@
 """Rows become suspects: those whose label a simple classifier, which never saw them, denies.
 
 The encoder stays as it is. Its vectors go into a logistic regression, fitted on four fifths of
-the training rows and asked about the rest, in turn; dev rows are asked about with one fitted on
-all of train. A row is suspect, after Northcutt, Jiang and Chuang 2021 (Confident Learning), if
-another class than its own is at least as probable as it usually is for rows of that class; more
-strictly than there, it must also be far more probable than its own. Of scores a ridge
-regression's error must be unusual. What is said of a row is a reason to look at
-it, not a proof: the classifier errs too, and says how often.
+the training rows and asked about the rest, in turn; rows that belong together are asked about
+together. Dev rows are asked about with one fitted on all of train. A row is suspect, after
+Northcutt, Jiang and Chuang 2021 (Confident Learning), if another class than its own is at least as
+probable as it usually is for rows of that class; more strictly than there, it must also be far more
+probable than its own. Of scores a ridge regression's error must be unusual. What is said of a row
+is a reason to look at it, not a proof: the classifier errs too, and says how often.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def fit_scores(features: Tensor, scores: Tensor, decay: float) -> Linear:
     return Linear(mean, spread, weight, scores.mean())
 
 
-def fold_of(prints: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.int64]:
-    """Deal rows into folds, those that say the same into one."""
-    _, group = np.unique(prints, return_inverse=True)
-    order = np.random.default_rng(seed).permutation(int(group.max()) + 1)
-    folds: npt.NDArray[np.int64] = order[group] % NUM_FOLDS
+def fold_of(groups: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.int64]:
+    """Deal rows into folds, those that belong together into one."""
+    _, place = np.unique(groups, return_inverse=True)
+    order = np.random.default_rng(seed).permutation(int(place.max()) + 1)
+    folds: npt.NDArray[np.int64] = order[place] % NUM_FOLDS
     return folds
 
 
@@ -189,10 +189,18 @@ def check_mislabelled(
     kept = np.arange(len(train))
     if len(train) > MOST_ROWS:
         kept = np.sort(np.random.default_rng(seed).choice(len(train), MOST_ROWS, replace=False))
+    folds = fold_of(train.groups[kept], seed)
+    if len(np.unique(folds)) < 2:
+        yield train.finding(
+            "mislabelled",
+            "note",
+            "all rows belong together, so none is left to learn from, and no row is suspected",
+        )
+        return
     judge = _judge_scores if train.config.kind == "score" else _judge_classes
     fitted_on = encode(train, kept)
     asked_about = None if dev is None else encode(dev, np.arange(len(dev)))
-    yield from judge(fitted_on, asked_about, fold_of(train.prints[kept], seed))
+    yield from judge(fitted_on, asked_about, folds)
 
 
 def _ask(

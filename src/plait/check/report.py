@@ -98,7 +98,7 @@ def check_recipe(
     except EncoderError as error:
         found.append(Finding("encoder", "stop", "", "", str(error), "lengths are not counted"))
     splits, summaries = [], []
-    for read in read_splits(config, data, progress):
+    for read in read_splits(config, data, progress, grouped=mislabelled):
         if isinstance(read, Finding):
             found.append(read)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from plait.check.findings import Finding, Place, num_rows
 from plait.data import Columns, find_files, find_held_out, find_root, open_source
 from plait.data.fingerprints import fingerprint
 from plait.data.source import plain_text
-from plait.data.split import Split
-from plait.errors import UsageError
+from plait.data.split import Split, name_groups
+from plait.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +43,8 @@ class SplitRows:
     """[rows], or [rows, labels] where a row has several; None if unlabelled."""
     prints: npt.NDArray[np.uint64]
     """Equal for rows that differ in case, punctuation, spacing or the order of a pair alone."""
+    groups: npt.NDArray[np.uint64]
+    """Equal for rows that belong together: of one group where they name one, else as `prints`."""
     files: npt.NDArray[np.int64]
     """[rows]: which of the sources a row is from."""
     numbers: npt.NDArray[np.int64]
@@ -97,9 +99,16 @@ class SplitRows:
 
 
 def read_splits(
-    config: RunConfig, data: str | None, progress: Progress | None = None
+    config: RunConfig,
+    data: str | None,
+    progress: Progress | None = None,
+    *,
+    grouped: bool = False,
 ) -> Iterator[SplitRows | Finding]:
-    """Read every split of every task; what cannot be read becomes a finding."""
+    """Read every split of every task; what cannot be read becomes a finding.
+
+    Training rows come with their groups if `grouped`; else they are not looked at, as in training.
+    """
     root = find_root(config.data, data)
     held_out = find_held_out(config, root)
     for name, task in config.tasks.items():
@@ -131,6 +140,7 @@ def read_splits(
                     fold,
                     config.data.drop_overlap,
                     held_out,
+                    grouped and split == "train",
                 )
                 reading.bad_rows = "error" if split == "test" and not labelled else "skip"
                 yield from _read(reading, config, progress)
@@ -180,8 +190,23 @@ def _has_labels(task: TaskConfig, root: Any, hint: str) -> bool:
 def _read(
     reading: Split, config: RunConfig, progress: Progress | None
 ) -> Iterator[SplitRows | Finding]:
+    try:
+        found = _take(reading, progress)
+    except DataError as error:
+        if not reading.grouped:
+            raise
+        again = replace(reading, grouped=False)
+        again.bad_rows, reading = reading.bad_rows, again
+        found = _take(reading, progress)  # else it was not for the groups
+        advice = "training goes on, folds would not; here rows are dealt without groups"
+        yield Finding("files", "warning", found.task, found.split, str(error), advice)
+    yield found
+    yield from _bad_rows(reading, found, reading.task.bad_rows or config.data.bad_rows)
+
+
+def _take(reading: Split, progress: Progress | None) -> SplitRows:
     texts: list[tuple[str, ...]] = []
-    labels, prints, files, numbers = [], [], [], []
+    labels, prints, groups, files, numbers = [], [], [], [], []
     what = f"{reading.task_name} {reading.split}"
     told = None if progress is None else lambda _, done, total: progress(what, done, total)
     for rows in reading.rows(told):
@@ -189,26 +214,26 @@ def _read(
         numbers.append(np.array(rows.ids.to_pylist(), np.int64))
         texts += zip(*(column.to_pylist() for column in rows.texts), strict=True)
         prints.append(fingerprint(rows.texts))
+        groups.append(prints[-1] if rows.groups is None else name_groups(rows))
         labels.append(rows.labels)
     sources = tuple(
         open_source(file.path, separator=file.config.separator, quoting=file.config.quoting)
         for file in reading.files
     )
     given = [some for some in labels if some is not None]
-    found = SplitRows(
+    return SplitRows(
         reading.task_name,
         reading.split,
         reading.task,
         texts,
         np.concatenate(given) if given else None,
         np.concatenate(prints),
+        np.concatenate(groups),
         np.concatenate(files),
         np.concatenate(numbers),
         sources,
         tuple(reading.reports),
     )
-    yield found
-    yield from _bad_rows(reading, found, reading.task.bad_rows or config.data.bad_rows)
 
 
 def _repeated_ids(

@@ -107,6 +107,8 @@ class Split:
     """The recipe's, where the task says nothing."""
     held_out: HeldOut | None = None
     """What dev and test have; asked for by `drop_overlap` and by what makes new pairs."""
+    grouped: bool = False
+    """Whether rows come with what they belong to, which a fold asks for by itself."""
     reports: list[FileReport] = field(default_factory=list, init=False)
     """What became of each file's rows, once they have been read."""
     extensions: list[Extension] = field(default_factory=list, init=False)
@@ -205,7 +207,7 @@ class Split:
             self._label_columns(config),
             name or None,
             where,
-            (group or None) if self.fold else None,  # nobody else asks
+            (group or None) if self.fold or self.grouped else None,
         )
         label_map = task.label_map if config.label_map is None else config.label_map
         said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
@@ -391,7 +393,7 @@ class Split:
         number, count = self.fold
         # Mixed once more with the seed: fingerprints alone would deal alike under every seed.
         salt = np.random.SeedSequence([self.seed, count]).generate_state(1, np.uint64)
-        mixed = (_name_groups(rows) ^ salt) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (name_groups(rows) ^ salt) * np.uint64(0x9E3779B97F4A7C15)
         held = (mixed >> np.uint64(32)) % np.uint64(count) == number - 1
         return rows.take(np.flatnonzero(held if self.split == "dev" else ~held))
 
@@ -475,7 +477,7 @@ class Split:
         return np.random.default_rng([self.seed, *np.frombuffer(digest[:16], np.uint32)])
 
 
-def _name_groups(rows: Rows) -> Hashes:
+def name_groups(rows: Rows) -> Hashes:
     """Return a key per row that those have in common which belong together."""
     own = fingerprint(rows.texts)
     if rows.groups is None:

@@ -96,7 +96,7 @@ class ExportedModel(SingleModel):
         )
         if not calibrated:
             return made
-        return replace(made, scalings=read_scalings(path, made.identify))
+        return replace(made, scalings=read_scalings(path, made.config.tasks, made.identify))
 
     def identify(self) -> str:
         """Return a hash of the graphs, and of weights beside them."""

@@ -78,7 +78,7 @@ def compare(
     truth = np.asarray(labels)
     ours, theirs = judge(spec, truth, answers), judge(spec, truth, against)
     gain = theirs.severity - ours.severity
-    if ours.right is not None and theirs.right is not None:
+    if ours.right is not None:
         gain = np.where(ours.right != theirs.right, gain, 0.0)
     order = np.argsort(-np.abs(gain), kind="stable")
     fixed, broken = order[gain[order] > 0], order[gain[order] < 0]

@@ -10,15 +10,16 @@ from plait.calibration import (
     FILE,
     KINDS,
     Fit,
+    dump_calibration,
     fit,
     tells_offsets,
     tells_temperature,
-    write_calibration,
 )
 from plait.ensemble import is_ensemble, read_outlines
 from plait.errors import RunError, UsageError
 from plait.report.answers import answer_dev, answer_left_out
 from plait.training.cards import card_renewed
+from plait.training.checkpoint import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +83,7 @@ def _keep(
             note(f"{name} gets no offsets: they take {FEWEST} {rows} rows of each class at least")
         fits[name] = fit(task.labels, task.uncalibrated, offsets=shifts)
     with card_renewed(model.folder):
-        write_calibration(model.folder, model.identify(), fits, rows)
+        write_text(model.folder / FILE, dump_calibration(model.identify(), fits, rows))
     return fits
 
 
