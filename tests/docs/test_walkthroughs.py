@@ -61,7 +61,7 @@ class Walk:
 
     def type(self, command: Command) -> None:
         """Run one command; one that the page shows failing must fail in the same words."""
-        extra = self.overrides if command.words[0] in ("train", "check", "pairs") else []
+        extra = self.overrides if command.words[0] in ("train", "check", "pairs", "vary") else []
         with pytest.raises(SystemExit) as ended:
             main([*map(os.path.expanduser, command.words), *extra])  # as a shell does
         said = self.capsys.readouterr()
@@ -150,12 +150,14 @@ def test_a_task_is_added(walk):
 
 
 def test_distilling(walk, monkeypatch):
-    """Of the page's three runs, each takes a few updates here."""
+    """Of the page's runs, each takes a few updates here."""
     monkeypatch.setenv("HOME", str(Path.cwd()))
     walk.overrides += ["-o", "train.max_steps=4"]
     walk.run(ROOT / "docs" / "how-to" / "distill.md")
     facts = json.loads(Path("runs/more/run.json").read_text(encoding="utf-8"))["data"]
     assert facts["unlabelled"]["paraphrase"]["rows"] > 100
+    told = json.loads(Path("runs/calm/run.json").read_text(encoding="utf-8"))["teachers"]
+    assert all(member["calibration"] for member in told["distill"])
 
 
 def test_the_recipe_of_the_readme(walk):

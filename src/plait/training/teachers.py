@@ -31,8 +31,8 @@ Progress = Callable[[str, int, int], None]
 """Called with the task, rows answered and rows in all."""
 
 Members = list[dict[str, str]]
-"""The runs a teacher is made of: `run`, their folder, `sha256` of their weights, in an ensemble `how`
-their answers become one, and of a calibrated teacher the hash of its `calibration`."""
+"""The runs a teacher is made of: `run`, their folder, `sha256` of their weights, in an ensemble
+`how` their answers become one, and of a calibrated teacher the hash of its `calibration`."""
 
 
 class Teacher(Protocol):
@@ -59,8 +59,8 @@ class Teacher(Protocol):
 
 
 OpenTeacher = Callable[[Path, Mapping[str, TaskSpec], bool], Teacher]
-"""A folder, the tasks that its run or ensemble must have, and whether its calibration counts, become
-a teacher."""
+"""A folder, the tasks that its run or ensemble must have, and whether its calibration counts,
+become a teacher."""
 
 
 @dataclass(slots=True)

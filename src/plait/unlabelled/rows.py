@@ -1,4 +1,4 @@
-"""A recipe's files become the training rows that new ones are made of, and those that are not new."""
+"""A recipe's files become the training rows that new ones are made of."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """A task's training rows become new ones: some of their words give way to words like them.
 
-The augmentation that TinyBERT's students are taught with (Jiao et al. 2020, Algorithm 1): each word
-is replaced with some probability by one drawn from the nearest. There a masked language model and
-GloVe say which words are near; here the recipe's encoder does, which is at hand, and words come from
-the training texts themselves, so that they are of the task's kind. A row may mean something else
-afterwards, and has no label: a teacher answers it (stage kind `distill`), or a person.
+The augmentation that TinyBERT's students are taught with (Jiao et al. 2020, Algorithm 1): each
+word is replaced with some probability by one drawn from the nearest. There a masked language model
+and GloVe say which words are near; here the recipe's encoder does, which is at hand, and words come
+from the training texts themselves, so that they are of the task's kind. A row may mean something
+else afterwards, and has no label: a teacher answers it (stage kind `distill`), or a person.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ COMMON = 0.5
 a text together, and what is like them is seldom right in their place."""
 
 FEWEST = 0.01
-"""New rows among those made in a round, below which it is the last: short rows soon have nothing new
-in them."""
+"""New rows among those made in a round, below which it is the last: short rows soon have nothing
+new in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +166,9 @@ def vary(
     drawn[generator.integers(len(matches))] |= not drawn.any()
     text, pieces, done = row[column], [], 0
     for match in (m for m, is_drawn in zip(matches, drawn, strict=True) if is_drawn):
-        like = likes[match[0].lower()]
-        pieces += [text[done : match.start()], dress(like[generator.integers(len(like))], match[0])]
+        near = likes[match[0].lower()]
+        word = near[int(generator.integers(len(near)))]
+        pieces += [text[done : match.start()], dress(word, match[0])]
         done = match.end()
     varied = "".join([*pieces, text[done:]])
     return (*row[:column], varied, *row[column + 1 :])
