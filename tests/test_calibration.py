@@ -35,8 +35,8 @@ from plait.card import make_card
 from plait.ensemble import Ensemble, load, make_ensemble
 from plait.errors import RunError
 from plait.evaluate import log_loss
+from plait.fitting.calibrate import undo
 from plait.predict import Predictor
-from plait.report.calibrate import undo
 
 # Confidences .9, .9, .6, .6, .6; right, wrong, right, right, wrong.
 LABELS = [0, 1, 0, 1, 1]

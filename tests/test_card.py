@@ -13,7 +13,7 @@ from plait.card import make_card
 from plait.config import read_recipe
 from plait.ensemble import load, make_ensemble
 from plait.errors import RunError
-from plait.report.calibrate import calibrate
+from plait.fitting.calibrate import calibrate
 from plait.training.average import average_runs
 from plait.training.run import train
 

@@ -20,8 +20,8 @@ from plait.config import read_recipe
 from plait.ensemble import load, make_ensemble
 from plait.errors import UsageError
 from plait.estimator import TextClassifier
+from plait.fitting.calibrate import calibrate
 from plait.mistakes import compare, judge
-from plait.report.calibrate import calibrate
 from plait.report.page import write_report
 from plait.training.run import train
 from plait.types import TaskSpec

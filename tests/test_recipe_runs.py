@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import tomli_w
 
 import plait
+from csv_rows import read_rows, write_rows
 from plait.config import lists_members, read_ensemble, read_recipe
 from plait.errors import RecipeError, RunError
+from plait.fitting.calibrate import calibrate
 from plait.runs import train_ensemble
 from plait.training.listeners import Listener
 
@@ -109,6 +112,8 @@ BAD = {
     "none": ({"members": []}, [], r"ensemble\.members = \(\)"),
     "unknown": ({"members": ["a/baselin"]}, [], "there is no recipe 'a/baselin'; did you mean"),
     "how": ({"how": "median"}, [], r"ensemble\.how = 'median'"),
+    "calibrate": ({"calibrate": "offsets"}, [], "calibrate is for members that leave rows out"),
+    "calibrated how": ({"folds": 2, "calibrate": "much"}, [], r"ensemble\.calibrate = 'much'"),
     "key": ({"seed": [1]}, [], r"ensemble\.seed is not a setting; did you mean 'seeds'"),
     "its own": ({}, ["train.lrr=1"], r"recipe\.toml: train\.lrr is not a setting"),
     "seeds and a seed": ({"seeds": [1, 2]}, ["seed=3"], r"-o 'ensemble\.seeds=\[\.\.\.\]'"),
@@ -154,6 +159,40 @@ def test_members_are_trained_and_their_ensemble_scored(write, tmp_path):
     assert primary == [scores["dev"]["primary"] for scores in own]
     assert outcome.result["baseline"] == own[0]["baseline"]
     assert outcome.result["seconds"] == pytest.approx(sum(s["seconds"] for s in own), abs=0.06)
+
+
+def test_members_are_calibrated_on_what_they_left_out(write, tmp_path):
+    """As by hand afterwards, and dev is scored so."""
+    config = read_ensemble(write(folds=2, how="mean"))
+    byhand = train_ensemble(config, tmp_path / "hand")
+    calibrate(byhand.folder, left_out=True, offsets=True)
+    outcome = train_ensemble(replace(config, calibrate="offsets"), tmp_path / "out")
+    model, wanted = plait.load(outcome.folder), plait.load(byhand.folder)
+    for member, like in zip(model.members, wanted.members, strict=True):
+        assert member.scalings["mood"].offsets
+        assert member.scalings == like.scalings
+    assert outcome.result["dev"] == wanted.evaluate("dev").to_json()
+    assert outcome.result["dev"] != byhand.result["dev"]
+    again = train_ensemble(replace(config, calibrate="offsets"), outcome.folder, resume=True)
+    assert again.result == outcome.result
+
+
+def test_temperatures_alone_are_another_word(write, tmp_path):
+    config = read_ensemble(write(folds=2, how="mean", calibrate="temperatures"))
+    model = plait.load(train_ensemble(config, tmp_path / "out").folder)
+    assert all(not member.scalings["mood"].offsets for member in model.members)
+
+
+def test_what_cannot_be_calibrated_is_told_and_nothing_is_lost(write, tmp_path):
+    path = write(folds=2, how="mean", calibrate="offsets")
+    for task in ("mood", "same"):  # all of one label, which is answered right
+        rows = read_rows(path.parent / f"{task}-train.csv")
+        label = rows[0]["label"]
+        write_rows(path.parent / f"{task}-train.csv", [{**row, "label": label} for row in rows])
+    told = []
+    outcome = train_ensemble(read_ensemble(path), tmp_path / "out", note=told.append)
+    assert any("not all of it is calibrated: left-out rows tell no" in text for text in told)
+    assert outcome.result["dev"]["primary"].keys() == {"mood", "same", "near"}
 
 
 def test_the_ensemble_moves_with_its_members(write, tmp_path):

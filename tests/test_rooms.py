@@ -36,6 +36,7 @@ LINES = [
     ["predict"],
     ["export"],
     ["ensemble", "fewshot"],
+    ["fitting"],
     ["runs"],
     ["engines"],
     ["search", "reproduce", "results", "mistakes", "audit", "explanation", "estimator"],

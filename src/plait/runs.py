@@ -35,6 +35,7 @@ from plait.ensemble import (
     write_ensemble,
 )
 from plait.errors import RecipeError, RunError, UsageError
+from plait.fitting.calibrate import calibrate
 from plait.training import run
 from plait.training.build import build_tasks, check_parts
 from plait.training.cards import card_renewed
@@ -255,13 +256,15 @@ def train_ensemble(
     command: str = "plait train RECIPE --out RUN --resume",
     listen: Callable[[str], Sequence[Listener]] = lambda _: (),
     progress: Progress | None = None,
+    note: Callable[[str], None] = lambda _: None,
     train_all: Callable[[Mapping[str, Path]], None] | None = None,
 ) -> Outcome:
     """Train every member into OUT/members, make OUT their ensemble and score it on dev.
 
     Members that are finished are passed over when it is resumed. `listen` is called with a
-    member's name before it is trained; `progress` hears how far scoring is. `train_all` may
-    train the members into their folders beforehand, many at once.
+    member's name before it is trained; `progress` hears how far answering is, `note` what could
+    not be calibrated. `train_all` may train the members into their folders beforehand, many at
+    once.
     """
     folder = Path(out)
     _check_members(config)
@@ -288,6 +291,13 @@ def train_ensemble(
         "seconds": round(sum(values["seconds"] for values in results.values()), 1),
     }
     first = next(iter(config.members.values()))
+    if config.calibrate:
+        offsets = config.calibrate == "offsets"
+        how: dict[str, Any] = {"data": data, "device": first.device, "answering": progress}
+        try:
+            calibrate(folder, left_out=True, offsets=offsets, note=note, **how)
+        except UsageError as error:  # too few rows; what was trained is as good as without
+            note(f"not all of it is calibrated: {error}")
     if any(task.dev for task in first.tasks.values()):
         model = load(folder, device=first.device)
         watched = model if progress is None else model.watched(progress)

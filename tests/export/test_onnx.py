@@ -156,7 +156,7 @@ def test_some_tasks_alone(rich_run, tmp_path):
 
 
 def test_an_export_can_be_calibrated_again(exported, tmp_path):
-    from plait.report.calibrate import calibrate
+    from plait.fitting.calibrate import calibrate
 
     place = shutil.copytree(exported, tmp_path / "copy")
     found = calibrate(place, device="cpu")["mood"].scaling

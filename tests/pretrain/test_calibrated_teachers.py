@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import plait
 from plait.config import read_ensemble, read_recipe
 from plait.errors import RecipeError, RunError
-from plait.report.calibrate import calibrate
+from plait.fitting.calibrate import calibrate
 from plait.training.listeners import Listener
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from plait.config import RunConfig
 from plait.data import Dataset, Tokenizer
-from plait.report.answers import TaskAnswers
+from plait.fitting.answers import TaskAnswers
 from plait.report.history import History
 from plait.report.plots import Easel
 from plait.report.sections.material import Material

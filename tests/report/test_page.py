@@ -22,8 +22,8 @@ from plait.config import read_recipe
 from plait.ensemble import make_ensemble
 from plait.errors import RunError, UsageError
 from plait.evaluate import TaskScores, metric_span
+from plait.fitting.calibrate import calibrate
 from plait.report import plots
-from plait.report.calibrate import calibrate
 from plait.report.history import History
 from plait.report.page import render, write_report
 from plait.report.plots import Easel, Series, curves

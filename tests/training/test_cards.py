@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plait.card import carry_over, make_card
 from plait.ensemble import make_ensemble
-from plait.report.calibrate import calibrate, undo
+from plait.fitting.calibrate import calibrate, undo
 from plait.training.cards import card_renewed, write_card
 
 NOBODY = "- Confidence is the probability the model gives its answer."

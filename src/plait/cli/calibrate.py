@@ -51,7 +51,7 @@ def calibrate(
     how often it stands in the task's first training file, without a look at dev.
     """
     if undo:
-        from plait.report.calibrate import undo as take_away
+        from plait.fitting.calibrate import undo as take_away
 
         there = take_away(run, left_out=left_out)
         typer.echo(f"{run} is {'no longer' if there else 'not'} calibrated.")
@@ -62,7 +62,7 @@ def calibrate(
     with Display() as display:
         display.begin(f"loading {run}")
         from plait.ensemble import is_ensemble
-        from plait.report.calibrate import calibrate as fit_run
+        from plait.fitting.calibrate import calibrate as fit_run
 
         fits = fit_run(
             run,

@@ -66,6 +66,7 @@ def train_members(
                 command=command,
                 listen=listen,
                 progress=display.scoring,
+                note=display.note,
                 train_all=None if train_several is None else train_all,
             )
     except KeyboardInterrupt:

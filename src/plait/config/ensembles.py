@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from plait.config.checking import validate
 from plait.config.reading import read_chain, resolve
@@ -31,6 +31,19 @@ class MembersConfig(Section):
     folds: int | None = Field(default=None, ge=2)
     """Train every member once without each of so many parts of the training rows: an ensemble that
     can teach rows which some of it have not seen."""
+    calibrate: Literal["temperatures", "offsets"] | None = None
+    """Calibrate each member, once trained, on the rows that it left out, as `plait calibrate
+    --left-out` does: with a temperature per task, or with an offset for each class as well. Takes
+    `folds`."""
+
+    @model_validator(mode="after")
+    def _has_rows_left_out(self) -> Self:
+        if self.calibrate and not self.folds:
+            raise ValueError(
+                "calibrate is for members that leave rows out: set folds, or calibrate on dev once "
+                "all are trained (plait calibrate)"
+            )
+        return self
 
 
 class EnsembleSections(Section):
@@ -56,6 +69,7 @@ class EnsembleConfig:
     """By the names of their folders."""
     how: Literal["mode", "mean"]
     published: PublishedConfig | None
+    calibrate: Literal["temperatures", "offsets"] | None = None
 
 
 def lists_members(recipe: str | Path) -> bool:
@@ -112,4 +126,5 @@ def read_ensemble(
                     "ensemble.seeds to train it more often"
                 )
             members[key] = config
-    return EnsembleConfig(checked.name, checked.about, members, settings.how, checked.published)
+    about = (checked.name, checked.about)
+    return EnsembleConfig(*about, members, settings.how, checked.published, settings.calibrate)

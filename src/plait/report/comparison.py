@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from plait.config import RunConfig
     from plait.evaluate import Floats, Ints
-    from plait.report.answers import TaskAnswers
+    from plait.fitting.answers import TaskAnswers
     from plait.types import TaskSpec
 
 

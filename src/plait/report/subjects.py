@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plait.ensemble import is_ensemble, read_outlines
 from plait.errors import DataError, RunError, UsageError
 from plait.evaluate import TaskScores, primary_metric
-from plait.report.answers import TaskAnswers, answer_dev
+from plait.fitting.answers import TaskAnswers, answer_dev
 from plait.report.history import History, read_history
 from plait.training.folder import RunFolder
 

@@ -47,8 +47,8 @@ def make_report(folder: Path, data: str | None, device: str, tell: Tell) -> byte
 
 def make_mistakes(folder: Path, data: str | None, device: str, tell: Tell) -> bytes:
     """Find each task's worst mistakes on dev, and the kinds of text they gather in, as JSON."""
+    from plait.fitting.answers import answer_dev
     from plait.mistakes import find_mistakes
-    from plait.report.answers import answer_dev
 
     model, answered = answer_dev(
         folder,

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from plait.evaluate import TaskScores
+    from plait.fitting.answers import TaskAnswers
     from plait.mistakes import Verdicts
-    from plait.report.answers import TaskAnswers
     from plait.report.subjects import Subject
 
 MOST_SHOWN = 3

@@ -12,7 +12,7 @@ from plait.report.style import series_marker, series_role
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from plait.report.answers import TaskAnswers
+    from plait.fitting.answers import TaskAnswers
     from plait.report.plots import Easel
     from plait.report.subjects import Subject
 

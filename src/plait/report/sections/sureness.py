@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plait.calibration import Bin
-    from plait.report.answers import TaskAnswers
+    from plait.fitting.answers import TaskAnswers
     from plait.report.subjects import Subject
 
 

@@ -17,15 +17,15 @@ from plait.calibration import (
 )
 from plait.ensemble import is_ensemble, read_outlines
 from plait.errors import RunError, UsageError
-from plait.report.answers import answer_dev, answer_left_out
+from plait.fitting.answers import answer_dev, answer_left_out
 from plait.training.cards import card_renewed
 from plait.training.checkpoint import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from plait.fitting.answers import TaskAnswers
     from plait.predict import Answerer, Progress
-    from plait.report.answers import TaskAnswers
 
 
 def calibrate(
