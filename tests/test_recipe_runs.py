@@ -12,6 +12,7 @@ import plait
 from csv_rows import read_rows, write_rows
 from plait.config import lists_members, read_ensemble, read_recipe
 from plait.errors import RecipeError, RunError
+from plait.fitting import calibrate as fitting
 from plait.fitting.calibrate import calibrate
 from plait.runs import train_ensemble
 from plait.training.listeners import Listener
@@ -191,8 +192,45 @@ def test_what_cannot_be_calibrated_is_told_and_nothing_is_lost(write, tmp_path):
         write_rows(path.parent / f"{task}-train.csv", [{**row, "label": label} for row in rows])
     told = []
     outcome = train_ensemble(read_ensemble(path), tmp_path / "out", note=told.append)
-    assert any("not all of it is calibrated: left-out rows tell no" in text for text in told)
+    for name in ("tiny-fold-1", "tiny-fold-2"):
+        assert any(text.startswith(f"{name}, not calibrated: left-out rows") for text in told)
+    assert outcome.result["calibrated"] == {"tiny-fold-1": [], "tiny-fold-2": []}
     assert outcome.result["dev"]["primary"].keys() == {"mood", "same", "near"}
+
+
+def test_one_member_that_cannot_be_does_not_stop_the_others(write, tmp_path, monkeypatch):
+    choose = fitting._choose
+
+    def fail(folder, *args):
+        return ({}, "no rows") if folder.name.endswith("-2") else choose(folder, *args)
+
+    monkeypatch.setattr(fitting, "_choose", fail)
+    told = []
+    config = read_ensemble(write(folds=3, how="mean", calibrate="offsets"))
+    outcome = train_ensemble(config, tmp_path / "out", note=told.append)
+    assert "tiny-fold-2, not calibrated: no rows" in told
+    assert list(outcome.result["calibrated"].values()) == [["mood", "same"], [], ["mood", "same"]]
+
+
+def test_what_all_together_were_calibrated_by_goes_where_it_does_not_fit(write, tmp_path):
+    config = read_ensemble(write(folds=2, how="mean"))
+    train_ensemble(config, tmp_path / "out")
+    calibrate(tmp_path / "out")
+    scaled, told = replace(config, calibrate="offsets"), Heard()
+    plait.train(scaled, tmp_path / "out", resume=True, listeners=[told])
+    assert any("which its members outgrew" in text for text in told.notes)
+    assert not plait.load(tmp_path / "out").scalings
+    calibrate(tmp_path / "out")
+    plait.train(scaled, tmp_path / "out", resume=True)
+    assert plait.load(tmp_path / "out").scalings  # the members are as they were
+
+
+class Heard(Listener):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, text):
+        self.notes.append(text)
 
 
 def test_the_ensemble_moves_with_its_members(write, tmp_path):

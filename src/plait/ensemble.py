@@ -11,6 +11,7 @@ import json
 import os
 import tomllib
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -23,7 +24,7 @@ from plait.data import Dataset
 from plait.errors import RunError, suggest
 from plait.export.runtime import ExportedModel, is_exported
 from plait.predict import Answerer, Predictor
-from plait.training.checkpoint import write_text
+from plait.training.checkpoint import hash_file, write_text
 from plait.training.folder import RunFolder, check_place
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from plait.calibration import Scaling
     from plait.config import RunConfig
     from plait.data import SplitName
     from plait.evaluate import Floats
@@ -60,12 +62,13 @@ def load(
 
 
 def load_to_calibrate(
-    run: str | Path, *, device: str = "auto"
+    run: str | Path, *, device: str = "auto", precision: str = "run"
 ) -> Predictor | Ensemble | ExportedModel:
     """Read a model without its own scalings; members of an ensemble keep theirs."""
+    how: dict[str, Any] = {"device": device, "precision": precision, "calibrated": False}
     if is_ensemble(Path(run)):
-        return Ensemble.load(run, device=device, calibrated=False, members_calibrated=True)
-    return load(run, device=device, calibrated=False)
+        return Ensemble.load(run, members_calibrated=True, **how)
+    return load(run, **how)
 
 
 def is_ensemble(folder: Path) -> bool:
@@ -173,6 +176,33 @@ def read_outlines(folder: Path) -> tuple[list[Path], dict[str, Any]]:
             raise RunError(f"{folder / FILE} names a member {place}, which is not there")
         compare_tasks(str(place), _read_outline(place), str(folder), tasks)
     return places, tasks
+
+
+def read_calibrations(
+    folder: Path, *, together: bool = True
+) -> tuple[list[dict[str, Scaling]], dict[str, Scaling]]:
+    """Return what each run of a run or an ensemble is scaled by, and all of them `together`.
+
+    No model is loaded; a calibration that would not be taken with one is refused here, too.
+    """
+    places, _ = read_outlines(folder)
+    runs = [RunFolder(place) for place in places]
+    hashes = [hash_file(run.weights) for run in runs]
+    tasks = [run.read_config().tasks for run in runs]
+    members = [
+        read_scalings(run.path, specs, partial(str, own))
+        for run, specs, own in zip(runs, tasks, hashes, strict=True)
+    ]
+    if not together or not is_ensemble(folder):
+        return members, {}
+    named = list(zip(hashes, members, strict=True))
+    return members, read_scalings(folder, tasks[0], lambda: _identify(read_how(folder), named))
+
+
+def _identify(how: How, members: Sequence[tuple[str, Mapping[str, Scaling]]]) -> str:
+    """Return a hash of how and of whom: the members' weights, and what they are scaled by."""
+    told = json.dumps([how, [[own, plain_scalings(s)] for own, s in members]], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def read_how(folder: Path) -> How:
@@ -309,9 +339,8 @@ class Ensemble(Answerer):
 
     def identify(self) -> str:
         """Return a hash of how and of whom: the members' weights, and what they are scaled by."""
-        members = [[member.identify(), plain_scalings(member.scalings)] for member in self.members]
-        told = json.dumps([self.how, members], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()
+        named = [(member.identify(), member.scalings) for member in self.members]
+        return _identify(self.how, named)
 
     def tokenise(self, texts: Sequence[tuple[str, ...]], *, blank: bool = False) -> Dataset:
         """Make a data set of texts given by hand, which may be `blank` only if that is said."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plait.calibration import FILE as CALIBRATION
+from plait.calibration import plain_scalings
 from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
 from plait.data import cache_root
 from plait.data.cache import load_or_build
@@ -29,13 +29,15 @@ from plait.ensemble import (
     count_in_part,
     is_ensemble,
     load,
+    load_to_calibrate,
     outline,
+    read_calibrations,
     read_how,
     read_outlines,
     write_ensemble,
 )
 from plait.errors import RecipeError, RunError, UsageError
-from plait.fitting.calibrate import calibrate
+from plait.fitting.calibrate import calibrate, undo
 from plait.training import run
 from plait.training.build import build_tasks, check_parts
 from plait.training.cards import card_renewed
@@ -46,6 +48,7 @@ from plait.training.run import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from plait.calibration import Scaling
     from plait.config import RunConfig
     from plait.data import Dataset
     from plait.data.cache import Writer
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from plait.distributed import Team
     from plait.evaluate import Floats
     from plait.predict import Answerer
+    from plait.pretrain import StageKind
     from plait.training.listeners import Listener
     from plait.training.teachers import Members, Progress
     from plait.types import TaskSpec
@@ -84,8 +88,19 @@ def train(
             raise UsageError(
                 f"{recipe.name} lists members, each of which is a run: start one of them by itself"
             )
+
+        def note(text: str) -> None:
+            for listener in listeners:
+                listener.note(text)
+
         return train_ensemble(
-            recipe, out, data=data, resume=resume, command=command, listen=lambda _: listeners
+            recipe,
+            out,
+            data=data,
+            resume=resume,
+            command=command,
+            listen=lambda _: listeners,
+            note=note,
         )
     return run.train(
         recipe,
@@ -108,7 +123,8 @@ class _Teacher:
 
     folder: Path
     members: Members
-    calibrated: bool
+    scaled: Sequence[str] | None
+    """Hashes of what scales the answers of each member, if calibrated."""
 
     def answer(
         self,
@@ -126,7 +142,11 @@ class _Teacher:
         """
         # What the fastest form rounds off (some 1e-4 of a probability) no student could tell.
         how: dict[str, Any] = {"device": config.device, "precision": "auto"}
-        model = load(self.folder, calibrated=self.calibrated, **how)
+        if self.scaled is None:
+            model = load(self.folder, calibrated=False, **how)
+        else:
+            model = load_to_calibrate(self.folder, **how) if unseen else load(self.folder, **how)
+            self._check_scalings(model)
         with_labels = model.read(config, "train", data=data, tasks=tasks)
         without = model.read(config, "unlabelled", data=data, tasks=tasks)
         answers = {}
@@ -144,6 +164,17 @@ class _Teacher:
                 done += len(part)
             answers[task] = np.concatenate(found)
         return answers
+
+    def _check_scalings(self, model: Answerer) -> None:
+        """Refuse a model that was calibrated anew since this teacher was found."""
+        members, own = [model.scalings], {}
+        if isinstance(model, Ensemble):
+            members, own = [member.scalings for member in model.members], model.scalings
+        if _hash_scalings(members, own) != self.scaled:
+            raise RunError(
+                f"{self.folder} was calibrated anew while its student was trained; train the "
+                "student under another --out"
+            )
 
 
 def _shifted(progress: Progress, before: int, total: int) -> Progress:
@@ -203,7 +234,7 @@ def _answer_unseen(
     return mean
 
 
-def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], calibrated: bool) -> _Teacher:
+def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], kind: StageKind) -> _Teacher:
     """Find a run or an ensemble that has these tasks, without loading its models.
 
     Unless asked for, a calibration is no part of who teaches: it may come and go.
@@ -224,24 +255,35 @@ def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], calibrated: bool) 
         {"run": str(run.resolve()), "sha256": hash_file(RunFolder(run).weights)} | how
         for run in runs
     ]
-    if calibrated:
-        scaled = [_hash_calibrations(run, folder) for run in runs]
-        if not any(scaled):
-            raise RunError(
-                f"{folder} is not calibrated; `plait calibrate {folder}` does it, or leave "
-                "`calibrated` out"
-            )
-        members = [
-            member | {"calibration": told} for member, told in zip(members, scaled, strict=True)
-        ]
-    return _Teacher(folder, members, calibrated)
+    if not kind.calibrated:
+        return _Teacher(folder, members, None)
+    scaled = _read_scaled(folder, unseen=kind.unseen)
+    members = [member | {"calibration": told} for member, told in zip(members, scaled, strict=True)]
+    return _Teacher(folder, members, scaled)
 
 
-def _hash_calibrations(*folders: Path) -> str:
-    """Return a hash of what scales the answers of a run and of its ensemble; empty for nothing."""
-    files = [folder / CALIBRATION for folder in dict.fromkeys(folders)]
-    found = [hash_file(file) for file in files if file.is_file()]
-    return hashlib.sha256(" ".join(found).encode()).hexdigest() if found else ""
+def _read_scaled(folder: Path, *, unseen: bool) -> list[str]:
+    """Return hashes of what scales the answers of each member; refuse what is not calibrated.
+
+    Where members answer for themselves, what all together are scaled by has no part in it.
+    """
+    members, own = read_calibrations(folder, together=not unseen)
+    if not own and not all(members):
+        command = f"plait calibrate {folder}{' --left-out' if len(members) > 1 else ''}"
+        which = "all members of it are not" if any(members) else "it is not"
+        raise RunError(
+            f"{folder} cannot teach as calibrated, since {which}; `{command}` does it, or leave "
+            "`calibrated` out"
+        )
+    return _hash_scalings(members, own)
+
+
+def _hash_scalings(
+    members: Sequence[Mapping[str, Scaling]], own: Mapping[str, Scaling]
+) -> list[str]:
+    """Return a hash of what scales each member's answers, and those of all together."""
+    told = [[plain_scalings(member), plain_scalings(own)] for member in members]
+    return [hashlib.sha256(json.dumps(t, sort_keys=True).encode()).hexdigest() for t in told]
 
 
 # --- ensembles ---------------------------------------------------------------------------
@@ -292,12 +334,18 @@ def train_ensemble(
     }
     first = next(iter(config.members.values()))
     if config.calibrate:
-        offsets = config.calibrate == "offsets"
-        how: dict[str, Any] = {"data": data, "device": first.device, "answering": progress}
-        try:
-            calibrate(folder, left_out=True, offsets=offsets, note=note, **how)
-        except UsageError as error:  # too few rows; what was trained is as good as without
-            note(f"not all of it is calibrated: {error}")
+        calibrate(
+            folder,
+            data=data,
+            device=first.device,
+            left_out=True,
+            offsets=config.calibrate == "offsets",
+            lenient=True,  # what was trained is as good as without
+            answering=progress,
+            note=note,
+        )
+        scaled = _read_members_scalings(folder, note)
+        result["calibrated"] = {name: sorted(s) for name, s in zip(places, scaled, strict=True)}
     if any(task.dev for task in first.tasks.values()):
         model = load(folder, device=first.device)
         watched = model if progress is None else model.watched(progress)
@@ -306,6 +354,17 @@ def train_ensemble(
     with card_renewed(folder):
         write_text(folder / "scores.json", json.dumps(result, indent=1))
     return Outcome(folder, result)
+
+
+def _read_members_scalings(folder: Path, note: Callable[[str], None]) -> list[dict[str, Scaling]]:
+    """Return what members are scaled by; what all together were scaled by before may not fit."""
+    try:
+        return read_calibrations(folder)[0]
+    except RunError:
+        if not undo(folder):
+            raise
+    note(f"{folder} had a calibration for all together, which its members outgrew: taken away")
+    return read_calibrations(folder)[0]
 
 
 def _brief(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,12 @@ def test_the_ridge_regression_is_sklearns():
     np.testing.assert_allclose(ours, expected, atol=1e-8)
 
 
+def test_one_row_has_no_spread_and_is_fitted_all_the_same():
+    features = torch.tensor([[1.0, 2.0]], dtype=torch.double)
+    assert fit_classes(features, torch.tensor([1]), 2, 1.0)(features).argmax() == 1
+    assert fit_scores(features, torch.tensor([3.0]).double(), 1.0)(features) == 3.0
+
+
 def test_suspects_by_hand():
     labels = np.array([0, 0, 0, 1, 1, 1])
     probabilities = np.array(

@@ -29,6 +29,7 @@ COMMANDS = [
     "pairs",
     "train",
     "train-all",
+    "vary",
     "plan",
     "search",
     "evaluate",

@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 import plait
 from plait.config import read_ensemble, read_recipe
 from plait.errors import RecipeError, RunError
-from plait.fitting.calibrate import calibrate
+from plait.fitting.calibrate import calibrate, undo
 from plait.training.listeners import Listener
+from plait.training.teachers import Lessons
 
 
 @pytest.fixture
@@ -26,9 +27,20 @@ def teacher(recipe, tmp_path):
 
 
 @pytest.fixture
+def folds(recipe, tmp_path):
+    """An ensemble of two that each leave half of the rows out."""
+    path = recipe.with_name("folds.toml")
+    path.write_text(
+        "name = 'folds'\n[ensemble]\nmembers = ['recipe.toml']\nhow = 'mean'\nfolds = 2\n"
+    )
+    return plait.train(read_ensemble(path), tmp_path / "folds").folder
+
+
+@pytest.fixture
 def student(recipe, tmp_path):
-    def train(teacher, *, out="student", calibrated="true", **options):
-        kind = f"{{name='distill', teacher='{teacher}', calibrated={calibrated}}}"
+    def train(teacher, *, out="student", calibrated="true", unseen="false", **options):
+        how = f"calibrated={calibrated}, unseen={unseen}"
+        kind = f"{{name='distill', teacher='{teacher}', {how}}}"
         settings = [
             "stages=['distill']",
             "train.epochs=1",
@@ -65,12 +77,7 @@ def test_without_the_word_a_calibration_changes_nothing(teacher, student):
         np.testing.assert_array_equal(after[task], values)
 
 
-def test_members_are_scaled_each_by_its_own(recipe, student, tmp_path):
-    path = recipe.with_name("folds.toml")
-    path.write_text(
-        "name = 'folds'\n[ensemble]\nmembers = ['recipe.toml']\nhow = 'mean'\nfolds = 2\n"
-    )
-    folds = plait.train(read_ensemble(path), tmp_path / "folds").folder
+def test_members_are_scaled_each_by_its_own(recipe, folds, student, tmp_path):
     calibrate(folds, left_out=True, offsets=True)
     found = answers_of(student(folds))
     model = plait.load(folds, precision="auto")
@@ -85,7 +92,7 @@ def test_members_are_scaled_each_by_its_own(recipe, student, tmp_path):
 
 
 def test_one_that_is_not_is_refused(teacher, student):
-    with pytest.raises(RecipeError, match=r"kind\.teacher: .* is not calibrated; `plait calibrate"):
+    with pytest.raises(RecipeError, match=r"since it is not; `plait calibrate"):
         student(teacher)
 
 
@@ -102,3 +109,44 @@ def test_a_teacher_calibrated_anew_is_another(teacher, student):
     calibrate(teacher, offsets=True)
     with pytest.raises(RunError, match=r"the teacher of stage\.distill changed"):
         student(teacher, resume=True)
+
+
+def test_a_calibration_that_does_not_fit_is_told_before_anything_is_trained(folds, student):
+    """Fitted for all together, then the members were."""
+    calibrate(folds)
+    calibrate(folds, left_out=True)
+    with pytest.raises(RecipeError, match=r"kind\.teacher: .*belongs to another model"):
+        student(folds)
+    assert not (folds.parent / "student").exists()
+
+
+def test_members_that_answer_for_themselves_must_be_calibrated_themselves(folds, student):
+    calibrate(folds)
+    student(folds, out="together")
+    with pytest.raises(RecipeError, match=r"since it is not; `plait calibrate .* --left-out`"):
+        student(folds, unseen="true")
+    calibrate(folds, left_out=True)  # what all together had does not fit any more, and is not asked
+    found = answers_of(student(folds, out="apart", unseen="true"))
+    plain = answers_of(student(folds, out="plain", unseen="true", calibrated="false"))
+    assert not np.allclose(found["mood"], plain["mood"])
+
+
+def test_all_members_or_none(folds, student):
+    calibrate(folds, left_out=True)
+    undo(folds / "members" / "tiny-fold-1")
+    with pytest.raises(RecipeError, match="since all members of it are not"):
+        student(folds)
+
+
+def test_a_teacher_calibrated_anew_before_it_is_asked(teacher, student, monkeypatch):
+    """Another stage may lie between."""
+    calibrate(teacher)
+    learn = Lessons.learn
+
+    def later(self, *args):
+        calibrate(teacher, offsets=True)
+        return learn(self, *args)
+
+    monkeypatch.setattr(Lessons, "learn", later)
+    with pytest.raises(RunError, match="was calibrated anew while its student was trained"):
+        student(teacher)

@@ -85,7 +85,7 @@ class Linear:
 
 def fit_classes(features: Tensor, labels: Tensor, num_classes: int, decay: float) -> Linear:
     """Fit a multinomial logistic regression with an L2 penalty, by L-BFGS."""
-    mean, spread = features.mean(0), features.std(0).clamp(min=1e-6)
+    mean, spread = features.mean(0), _spread(features)
     inputs = (features - mean) / spread
     weight = torch.zeros(features.shape[1], num_classes, dtype=torch.double, requires_grad=True)
     bias = torch.zeros(num_classes, dtype=torch.double, requires_grad=True)
@@ -104,9 +104,14 @@ def fit_classes(features: Tensor, labels: Tensor, num_classes: int, decay: float
     return Linear(mean, spread, weight.detach(), bias.detach())
 
 
+def _spread(features: Tensor) -> Tensor:
+    """Return the standard deviation of each column; of a single row, which has none, 1."""
+    return features.std(0).clamp(min=1e-6) if len(features) > 1 else torch.ones_like(features[0])
+
+
 def fit_scores(features: Tensor, scores: Tensor, decay: float) -> Linear:
     """Fit a ridge regression in closed form."""
-    mean, spread = features.mean(0), features.std(0).clamp(min=1e-6)
+    mean, spread = features.mean(0), _spread(features)
     inputs = (features - mean) / spread
     gram = inputs.T @ inputs + decay * torch.eye(inputs.shape[1], dtype=torch.double)
     weight = torch.linalg.solve(gram, inputs.T @ (scores - scores.mean()))

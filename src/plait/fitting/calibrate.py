@@ -35,6 +35,7 @@ def calibrate(
     device: str = "auto",
     left_out: bool = False,
     offsets: bool = False,
+    lenient: bool = False,
     reading: Progress | None = None,
     answering: Progress | None = None,
     note: Callable[[str], None] = lambda _: None,
@@ -43,14 +44,15 @@ def calibrate(
 
     With `left_out` on training rows that the run left out; of an ensemble, each member is fitted
     on those that it left out itself, and results are by member and task. With `offsets` each class
-    has one, too. `note` hears which tasks are left as they are, and why.
+    has one, too. `note` hears which tasks are left as they are, and why; and where it is `lenient`,
+    which models, whose rows tell nothing.
     """
     folder = Path(run)
     if not left_out:
         answered = answer_dev(
             folder, data=data, device=device, calibrated=False, reading=reading, answering=answering
         )
-        return _keep(*answered, "dev", note, offsets=offsets)
+        return _keep(*answered, "dev", note, offsets=offsets, lenient=lenient)
     members, _ = read_outlines(folder)
     found: dict[str, Fit] = {}
     for place in members:
@@ -58,7 +60,8 @@ def calibrate(
         answered = answer_left_out(
             place, data=data, device=device, reading=reading, answering=answering
         )
-        fits = _keep(*answered, "left-out", _told_of(whose, note), offsets=offsets)
+        told = _told_of(whose, note)
+        fits = _keep(*answered, "left-out", told, offsets=offsets, lenient=lenient)
         found |= {f"{whose}{task}": fit for task, fit in fits.items()}
     return found
 
@@ -74,10 +77,17 @@ def _keep(
     note: Callable[[str], None],
     *,
     offsets: bool,
+    lenient: bool,
 ) -> dict[str, Fit]:
     """Fit what suits the answers of a model, and keep it in its folder."""
+    chosen, reason = _choose(model.folder, answers, rows, note)
+    if reason and lenient:
+        note(f"not calibrated: {reason}")
+        return {}
+    if reason:
+        raise UsageError(reason)
     fits = {}
-    for name, task in _choose(model.folder, answers, rows, note).items():
+    for name, task in chosen.items():
         shifts = offsets and tells_offsets(task.labels, task.uncalibrated)
         if offsets and not shifts:
             note(f"{name} gets no offsets: they take {FEWEST} {rows} rows of each class at least")
@@ -89,19 +99,22 @@ def _keep(
 
 def _choose(
     folder: Path, answers: dict[str, TaskAnswers], rows: str, note: Callable[[str], None]
-) -> dict[str, TaskAnswers]:
-    """Return the tasks that can be calibrated on these rows; note of the others why not."""
+) -> tuple[dict[str, TaskAnswers], str]:
+    """Return the tasks that can be calibrated on these rows, or why there is none to calibrate.
+
+    `note` hears why others cannot be.
+    """
     told = {name: task for name, task in answers.items() if task.spec.kind in KINDS}
     for name, task in answers.items():
         if task.spec.kind == "labels":
             note(f"{name} is left as it is: a temperature is for one answer a row, not for several")
     if not told:
-        raise UsageError(
+        return {}, (
             f"{folder} has no task of classes, or of yes and no, with {rows} rows; "
             "only probabilities of those are calibrated"
         )
     if small := [name for name, task in told.items() if len(task.labels) < 2]:
-        raise UsageError(f"task {small[0]!r} has too few {rows} rows to be calibrated on")
+        return {}, f"task {small[0]!r} has too few {rows} rows to be calibrated on"
     for name, task in list(told.items()):
         if not tells_temperature(task.labels, task.uncalibrated):
             del told[name]
@@ -109,11 +122,11 @@ def _choose(
             reason = f"of its {len(task.labels)} {rows} rows {right} are right"
             note(f"{name} is left as it is: {reason}, which tells no temperature")
     if not told:
-        raise UsageError(
+        return {}, (
             f"{rows} rows tell no temperature for any task of {folder}: it takes {FEWEST} right "
             f"and {FEWEST} wrong answers at least"
         )
-    return told
+    return told, ""
 
 
 def undo(run: str | Path, *, left_out: bool = False) -> bool:

@@ -41,8 +41,9 @@ class Distill(StageKind):
     2021, https://arxiv.org/abs/2104.09732). The members leave different rows out, as under
     `ensemble.folds`.
 
-    With `calibrated`, the teacher answers as `plait calibrate` made it, as it does everywhere else;
-    without, as its models do, whatever was fitted later. Offsets for classes are then learnt, too.
+    With `calibrated`, the teacher answers as `plait calibrate` made it, as it does everywhere else,
+    so that offsets for classes are learnt, too; without, as its models do, whatever was fitted
+    later. With `unseen` besides, what each member is scaled by counts, not what all together are.
 
     `tasks` are those of the stage that learn from the teacher, all unless set; the others learn
     from their labels alone.

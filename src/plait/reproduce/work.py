@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from plait.config import lists_members, read_ensemble, read_recipe
 from plait.ensemble import load, write_ensemble
-from plait.errors import RunError
+from plait.errors import RunError, UsageError
 from plait.reproduce.records import (
     check_record,
     make_ensemble_record,
@@ -178,6 +178,11 @@ def plan_work(
 def _plan_ensemble(work: Work, row: Row) -> None:
     order = work.order
     ensemble = read_ensemble(row.source, order.overrides, profile=order.profile)
+    if ensemble.calibrate:
+        raise UsageError(
+            f"{row.recipe} calibrates its members, which rows are not rerun with; train it by "
+            "`plait train`"
+        )
     first = next(iter(ensemble.members.values())).seed
     for seed in order.seeds(first):
         members = {name: _seeded(c, c.seed - first + seed) for name, c in ensemble.members.items()}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from plait.errors import PlaitError, RecipeError, RunError
+from plait.pretrain import StageKind
 from plait.training.build import build_kind, find_taught
 from plait.training.checkpoint import read_metadata, read_weights, write_weights
 from plait.types import TaskSpec
@@ -58,9 +59,9 @@ class Teacher(Protocol):
         """
 
 
-OpenTeacher = Callable[[Path, Mapping[str, TaskSpec], bool], Teacher]
-"""A folder, the tasks that its run or ensemble must have, and whether its calibration counts,
-become a teacher."""
+OpenTeacher = Callable[[Path, Mapping[str, TaskSpec], StageKind], Teacher]
+"""A folder, the tasks that its run or ensemble must have, and how it is to answer, become a
+teacher."""
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ class Lessons:
                     "call plait.train"
                 )
             try:
-                teacher = self.open_teacher(Path(place), self._specs(name), kind.calibrated)
+                teacher = self.open_teacher(Path(place), self._specs(name), kind)
             except PlaitError as error:
                 raise RecipeError(f"stage.{name}.kind.teacher: {error}") from error
             if kind.unseen and any(member.get("how") != "mean" for member in teacher.members):

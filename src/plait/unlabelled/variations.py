@@ -62,8 +62,8 @@ class Variations:
     held_out: int
     """Training rows left out, since dev or test has a text of theirs."""
     known: int
-    """Rows made and left out, since a training file has them or they were made before, or dev or
-    test has a text of theirs."""
+    """Rows made and left out, since a training file has them or an earlier round made them, or dev
+    or test has a text of theirs."""
     missing: tuple[str, ...] = ()
     """Dev and test files that are not there, whose texts could not be left out."""
 
