@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shutil
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -423,20 +424,32 @@ def test_it_trains(name, course, tiny_encoder, tmp_path):
 
 @pytest.mark.slow
 def test_the_best_are_distilled(course, tiny_encoder, tmp_path):
+    course = Path(shutil.copytree(course, tmp_path / "course"))
+    with (course / "reviews-5class.tsv").open("a") as file:  # enough to calibrate each half on
+        file.writelines(f"critic {i}\t{i % 5}\trotten_tomatoes_reviews\n" for i in range(30))
+    phrases = (course / "sst-phrases.tsv").read_text().splitlines()
+    grouped = [f"{phrases[0]}\tsentence", *(f"{line}\t" for line in phrases[1:]), ""]
+    (course / "sst-phrases-grouped.tsv").write_text("\n".join(grouped))
+    texts = [f"something new {i}" for i in range(7)]
+    (course / "sst-varied.csv").write_text("\n".join(["sentence", *texts, ""]))
+    pairs = ["sentence1,sentence2", *(f"{text},other" for text in texts), ""]
+    (course / "sts-varied.csv").write_text("\n".join(pairs))
     overrides = [*TRIED, f"encoder.source={tiny_encoder.as_posix()}", "stage.first.max_steps=2"]
-    teacher = tmp_path / "teacher"
-    train(read_recipe("best/plain", overrides), teacher, data=str(course))
-    overrides += [f"stage.distill.kind.teacher={teacher.as_posix()}"]
-    overrides += ["tasks.sts.unlabelled.count=5"]
-    student = plait.train(
-        read_recipe("best/distilled", overrides), tmp_path / "run", data=str(course)
-    )
+    folds = read_ensemble("best/folds", [*overrides, "ensemble.folds=2"])
+    teacher = train_ensemble(folds, tmp_path / "teacher", data=str(course))
+    assert all(teacher.result["calibrated"].values())
+    overrides += [f"stage.distill.kind.teacher={teacher.folder.as_posix()}"]
+    config = read_recipe("best/distilled", overrides)
+    similarity = config.tasks["sts"]
+    files = [f.model_copy(update={"count": f.count and 5}) for f in similarity.unlabelled]
+    config.tasks["sts"] = similarity.model_copy(update={"unlabelled": tuple(files)})
+    student = plait.train(config, tmp_path / "run", data=str(course))
     assert student.result["dev"]["primary"].keys() == {"sst", "quora", "sts"}
     told = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["data"]
     assert {task: facts["rows"] for task, facts in told["unlabelled"].items()} == {
-        "sst": 5,
+        "sst": 5 + 30 + 7,
         "quora": 9,
-        "sts": 5,
+        "sts": 5 + 7,
     }
 
 
