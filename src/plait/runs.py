@@ -270,7 +270,7 @@ def _read_scaled(folder: Path, *, unseen: bool) -> list[str]:
     members, own = read_calibrations(folder, together=not unseen)
     if not own and not all(members):
         command = f"plait calibrate {folder}{' --left-out' if len(members) > 1 else ''}"
-        which = "all members of it are not" if any(members) else "it is not"
+        which = "not all members of it are" if any(members) else "it is not"
         raise RunError(
             f"{folder} cannot teach as calibrated, since {which}; `{command}` does it, or leave "
             "`calibrated` out"

@@ -134,7 +134,7 @@ def test_members_that_answer_for_themselves_must_be_calibrated_themselves(folds,
 def test_all_members_or_none(folds, student):
     calibrate(folds, left_out=True)
     undo(folds / "members" / "tiny-fold-1")
-    with pytest.raises(RecipeError, match="since all members of it are not"):
+    with pytest.raises(RecipeError, match="since not all members of it are"):
         student(folds)
 
 
