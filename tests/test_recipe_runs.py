@@ -11,7 +11,7 @@ import tomli_w
 import plait
 from csv_rows import read_rows, write_rows
 from plait.config import lists_members, read_ensemble, read_recipe
-from plait.errors import RecipeError, RunError
+from plait.errors import RecipeError, RunError, UsageError
 from plait.fitting import calibrate as fitting
 from plait.fitting.calibrate import calibrate
 from plait.runs import train_ensemble
@@ -210,6 +210,40 @@ def test_one_member_that_cannot_be_does_not_stop_the_others(write, tmp_path, mon
     outcome = train_ensemble(config, tmp_path / "out", note=told.append)
     assert "tiny-fold-2, not calibrated: no rows" in told
     assert list(outcome.result["calibrated"].values()) == [["mood", "same"], [], ["mood", "same"]]
+
+
+def deal_in_two(folder, *tasks):
+    """Let all training rows of tasks but the first belong together; say so in settings."""
+    for task in tasks:
+        rows = read_rows(folder / f"{task}-train.csv")
+        lots = ["b", *["a"] * (len(rows) - 1)]  # in different folds of three
+        named = [{**row, "lot": lot} for row, lot in zip(rows, lots, strict=True)]
+        write_rows(folder / f"{task}-train.csv", named)
+    return [f"tasks.{task}.group='lot'" for task in tasks]
+
+
+def test_a_task_with_hardly_a_row_left_out_is_left_as_it_is(write, tmp_path):
+    """One member left all rows of a task but one out, another that one, and another none."""
+    path, told = write(folds=3, how="mean", calibrate="temperatures"), []
+    config = read_ensemble(path, deal_in_two(path.parent, "same"))
+    outcome = train_ensemble(config, tmp_path / "out", note=told.append)
+    assert sorted(outcome.result["calibrated"].values()) == [["mood"], ["mood"], ["mood", "same"]]
+    assert sorted(text.partition(", ")[2] for text in told) == [
+        "same is left as it is: it has 1 left-out row, which tells no temperature",
+        "same is left as it is: no row of it was left out",
+    ]
+
+
+def test_where_no_task_is_left_there_is_a_reason(write, tmp_path):
+    path, told = write(folds=3, how="mean", calibrate="offsets"), []
+    config = read_ensemble(path, deal_in_two(path.parent, "mood", "same"))
+    outcome = train_ensemble(config, tmp_path / "out", note=told.append)
+    assert sorted(outcome.result["calibrated"].values()) == [[], [], ["mood", "same"]]
+    reasons = "".join(text for text in told if "not calibrated: " in text)
+    assert "has no task of classes, or of yes and no, with left-out rows" in reasons
+    assert "left-out rows tell no temperature for any task" in reasons
+    with pytest.raises(UsageError, match="left-out rows"):
+        calibrate(outcome.folder, left_out=True)
 
 
 def test_what_all_together_were_calibrated_by_goes_where_it_does_not_fit(write, tmp_path):

@@ -8,41 +8,27 @@ card.md                 what they are together, for people
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from plait.calibration import plain_scalings
 from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
-from plait.data import cache_root
-from plait.data.cache import load_or_build
-from plait.data.fingerprints import is_among
 from plait.distributed import ALONE
 from plait.ensemble import (
-    Ensemble,
-    Views,
     compare_tasks,
-    count_in_part,
-    is_ensemble,
     load,
-    load_to_calibrate,
     outline,
     read_calibrations,
-    read_how,
-    read_outlines,
     write_ensemble,
 )
 from plait.errors import RecipeError, RunError, UsageError
 from plait.fitting.calibrate import calibrate, undo
+from plait.teaching import open_teacher
 from plait.training import run
 from plait.training.build import build_tasks, check_parts
 from plait.training.cards import card_renewed
-from plait.training.checkpoint import hash_file, write_text
-from plait.training.folder import RunFolder, is_taken
+from plait.training.checkpoint import write_text
+from plait.training.folder import is_taken
 from plait.training.run import Outcome
 
 if TYPE_CHECKING:
@@ -50,17 +36,9 @@ if TYPE_CHECKING:
 
     from plait.calibration import Scaling
     from plait.config import RunConfig
-    from plait.data import Dataset
-    from plait.data.cache import Writer
-    from plait.data.fingerprints import Hashes
-    from plait.data.locks import Tell
     from plait.distributed import Team
-    from plait.evaluate import Floats
-    from plait.predict import Answerer
-    from plait.pretrain import StageKind
     from plait.training.listeners import Listener
-    from plait.training.teachers import Members, Progress
-    from plait.types import TaskSpec
+    from plait.training.teachers import Progress
 
 MEMBERS = "members"
 
@@ -112,178 +90,6 @@ def train(
         open_teacher=open_teacher,
         team=team,
     )
-
-
-# --- teachers ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Teacher:
-    """A run or an ensemble that another learns from."""
-
-    folder: Path
-    members: Members
-    scaled: Sequence[str] | None
-    """Hashes of what scales the answers of each member, if calibrated."""
-
-    def answer(
-        self,
-        config: RunConfig,
-        tasks: Sequence[str],
-        data: str | None,
-        progress: Progress,
-        *,
-        unseen: bool,
-    ) -> dict[str, Floats]:
-        """Answer the training rows of a recipe's tasks, drawn and augmented as its own are.
-
-        Behind those with labels come those without. With `unseen`, those members answer a row
-        that were not trained on it.
-        """
-        # What the fastest form rounds off (some 1e-4 of a probability) no student could tell.
-        how: dict[str, Any] = {"device": config.device, "precision": "auto"}
-        if self.scaled is None:
-            model = load(self.folder, calibrated=False, **how)
-        else:
-            model = load_to_calibrate(self.folder, **how) if unseen else load(self.folder, **how)
-            self._check_scalings(model)
-        with_labels = model.read(config, "train", data=data, tasks=tasks)
-        without = model.read(config, "unlabelled", data=data, tasks=tasks)
-        answers = {}
-        for task in tasks:
-            parts = [some[task] for some in (with_labels, without) if task in some]
-            total = sum(map(len, parts))
-            found, done = [], 0
-            trained_on = _read_trained(model, task, data) if unseen else None
-            for part in parts:
-                told = _shifted(progress, done, total)
-                if trained_on is None:
-                    found.append(_answer_once(model, task, part, told))
-                else:
-                    found.append(_answer_unseen(model, task, part, trained_on, told))
-                done += len(part)
-            answers[task] = np.concatenate(found)
-        return answers
-
-    def _check_scalings(self, model: Answerer) -> None:
-        """Refuse a model that was calibrated anew since this teacher was found."""
-        members, own = [model.scalings], {}
-        if isinstance(model, Ensemble):
-            members, own = [member.scalings for member in model.members], model.scalings
-        if _hash_scalings(members, own) != self.scaled:
-            raise RunError(
-                f"{self.folder} was calibrated anew while its student was trained; train the "
-                "student under another --out"
-            )
-
-
-def _shifted(progress: Progress, before: int, total: int) -> Progress:
-    """Tell of rows as of those that come after others."""
-    return lambda task, done, _: progress(task, before + done, total)
-
-
-def _answer_once(model: Answerer, task: str, rows: Dataset, progress: Progress) -> Floats:
-    """Return a teacher's answers, kept in the cache: a trial or another student asks again."""
-    views = rows.views if isinstance(rows, Views) else (rows,)
-    facts = [model.fingerprint(), task, *(view.digest_tokens() for view in views)]
-    name = hashlib.blake2b(" ".join(facts).encode(), digest_size=20).hexdigest()
-
-    def ask(writer: Writer, tell: Tell) -> dict[str, Any]:
-        watched = model.watched(lambda _, done, total: tell(done, done, total))
-        answers = watched.answer(task, rows)
-        writer.append("answers", answers.ravel())
-        return {"shape": answers.shape}
-
-    arrays, meta = load_or_build(
-        cache_root() / "answers" / name, ask, lambda _, done, total: progress(task, done, total)
-    )
-    return arrays["answers"].reshape(meta["shape"])
-
-
-def _read_trained(model: Answerer, task: str, data: str | None) -> list[Hashes]:
-    """Return the fingerprints of the rows that each member was trained on, rising."""
-    assert isinstance(model, Ensemble)
-    trained = [
-        np.unique(member.load_split("train", data=data, tasks=[task])[task].fingerprints)
-        for member in model.members
-    ]
-    if all(np.array_equal(trained[0], other) for other in trained[1:]):
-        raise RecipeError(
-            f"all members of {model.folder} were trained on the same rows of {task!r}, so none has "
-            "unseen ones; train them with ensemble.folds"
-        )
-    return trained
-
-
-def _answer_unseen(
-    model: Answerer, task: str, rows: Dataset, trained_on: Sequence[Hashes], progress: Progress
-) -> Floats:
-    """Return what those say of a row in the mean to whom it is new; all, where it is to none."""
-    assert isinstance(model, Ensemble)
-    assert isinstance(rows, Views)
-    count = len(model.members)
-    each = [
-        _answer_once(member, task, view, count_in_part(progress, i, count))
-        for i, (member, view) in enumerate(zip(model.members, rows.views, strict=True))
-    ]
-    is_new = np.stack([~is_among(rows.fingerprints, known) for known in trained_on])
-    is_new |= ~is_new.any(axis=0)
-    answers = np.stack(each)  # [members, rows], and of classes and labels [..., theirs]
-    shares = (is_new / is_new.sum(axis=0)).reshape(*is_new.shape, *[1] * (answers.ndim - 2))
-    mean: Floats = (shares * answers).sum(axis=0)
-    return mean
-
-
-def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], kind: StageKind) -> _Teacher:
-    """Find a run or an ensemble that has these tasks, without loading its models.
-
-    Unless asked for, a calibration is no part of who teaches: it may come and go.
-    """
-    runs, known = read_outlines(folder)
-    wanted = {name: outline(spec) for name, spec in tasks.items()}
-    for name, meaning in wanted.items():
-        if name not in known:
-            raise RunError(f"{folder} has no task {name!r} to teach")
-        for key, value in meaning.items():
-            if key != "threshold" and known[name].get(key) != value:
-                raise RunError(
-                    f"task {name!r} has {key} {known[name].get(key)!r} in {folder}, but {value!r} "
-                    "here; a teacher's tasks mean the same"
-                )
-    how = {"how": read_how(folder)} if is_ensemble(folder) else {}
-    members = [
-        {"run": str(run.resolve()), "sha256": hash_file(RunFolder(run).weights)} | how
-        for run in runs
-    ]
-    if not kind.calibrated:
-        return _Teacher(folder, members, None)
-    scaled = _read_scaled(folder, unseen=kind.unseen)
-    members = [member | {"calibration": told} for member, told in zip(members, scaled, strict=True)]
-    return _Teacher(folder, members, scaled)
-
-
-def _read_scaled(folder: Path, *, unseen: bool) -> list[str]:
-    """Return hashes of what scales the answers of each member; refuse what is not calibrated.
-
-    Where members answer for themselves, what all together are scaled by has no part in it.
-    """
-    members, own = read_calibrations(folder, together=not unseen)
-    if not own and not all(members):
-        command = f"plait calibrate {folder}{' --left-out' if len(members) > 1 else ''}"
-        which = "not all members of it are" if any(members) else "it is not"
-        raise RunError(
-            f"{folder} cannot teach as calibrated, since {which}; `{command}` does it, or leave "
-            "`calibrated` out"
-        )
-    return _hash_scalings(members, own)
-
-
-def _hash_scalings(
-    members: Sequence[Mapping[str, Scaling]], own: Mapping[str, Scaling]
-) -> list[str]:
-    """Return a hash of what scales each member's answers, and those of all together."""
-    told = [[plain_scalings(member), plain_scalings(own)] for member in members]
-    return [hashlib.sha256(json.dumps(t, sort_keys=True).encode()).hexdigest() for t in told]
 
 
 # --- ensembles ---------------------------------------------------------------------------

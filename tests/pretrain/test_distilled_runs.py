@@ -350,6 +350,24 @@ def test_an_ensemble_may_be_spelled_otherwise(run, teacher, tmp_path, monkeypatc
     assert (out / "scores.json").is_file()
 
 
+def test_the_folder_of_a_teacher_who_is_gone_stays_known(run, teacher, tmp_path, monkeypatch):
+    """Resumed before its first checkpoint, the run says anew what it is made of."""
+    both = make_ensemble([teacher, run("more", "seed=3")], tmp_path / "both", "mean")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    go_on = stopped(run, "both")
+    info = tmp_path / "student" / "run.json"
+    before = json.loads(info.read_text())
+    assert before["teacher_folders"] == {"distill": str(both)}
+    assert not (tmp_path / "student" / "checkpoint.safetensors").exists()
+    shutil.rmtree(both)
+    monkeypatch.chdir(tmp_path / "other")
+    go_on("../both")
+    after = json.loads(info.read_text())
+    for key in ("teachers", "teacher_folders"):
+        assert after[key] == before[key]
+
+
 def test_another_ensemble_of_the_same_members_is_another_setting(run, teacher, tmp_path):
     runs = [teacher, run("more", "seed=3")]
     one, other = (make_ensemble(runs, tmp_path / how, how) for how in ("mean", "mode"))

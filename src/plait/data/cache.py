@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from plait.data.digests import file_digest, new_digest
-from plait.data.locks import turn
+from plait.data.locks import is_taken, turn
 from plait.errors import DiskFullError, ResourceError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def load_or_build(
         with _explained(entry.parent):
             entry.parent.mkdir(parents=True, exist_ok=True)
             _remove_stale(entry.parent)
-            with turn(entry.parent / f".lock-{entry.name}", tell) as own:
+            with turn(_lock_of(entry), tell) as own:
                 found = _load(entry)
                 if found is None:
                     _build(entry, lambda writer: build(writer, own))
@@ -114,6 +114,15 @@ def load_or_build(
             "or set PLAIT_CACHE to another disk"
         )
     return found
+
+
+def is_underway(entry: Path) -> bool:
+    """Say whether another process is making an entry just now."""
+    return is_taken(_lock_of(entry))
+
+
+def _lock_of(entry: Path) -> Path:
+    return entry.parent / f".lock-{entry.name}"
 
 
 def _load(entry: Path) -> tuple[Arrays, dict[str, Any]] | None:

@@ -46,6 +46,13 @@ def lock(file: IO[Any]) -> bool:
     return True
 
 
+def is_taken(path: Path) -> bool:
+    """Say whether another process has its turn at some work just now."""
+    with suppress(OSError), path.open("r+b") as file:
+        return not lock(file)
+    return False
+
+
 @contextmanager
 def turn(path: Path, tell: Tell | None = None) -> Iterator[Tell]:
     """Wait for one's turn at some work, telling how far the one at work is; give a `tell` for ours.

@@ -82,12 +82,16 @@ class Lessons:
 
     def open(self, first: int) -> None:
         """Refuse teachers that cannot teach the stages from number `first` on."""
+        info = self.folder.info
+        before = self.folder.read_json(info) if info.is_file() else {}
         for name in self.config.stages[first:]:
             kind = build_kind(self.config, name)
             if not (place := kind.teacher):
                 continue
             if self._path(name).is_file() and not Path(place).exists():
                 self.facts[name] = self._read_notes(name).get("members", [])
+                if known := before.get("teacher_folders", {}).get(name):
+                    self.folders[name] = known  # where it was, when it could be asked
                 continue  # all that was wanted of it is here
             if self.open_teacher is None:
                 raise RecipeError(
