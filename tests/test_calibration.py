@@ -173,6 +173,32 @@ def test_a_half_is_scored_by_the_other():
     assert flattering < found.after["log_loss"]
 
 
+def test_rows_of_one_group_are_in_one_half():
+    groups = np.random.default_rng(0).integers(0, 40, 301)
+    half = halves(301, groups)
+    assert {len(np.unique(half[groups == group])) for group in np.unique(groups)} == {1}
+    assert min(np.bincount(half)) > 100
+    assert np.array_equal(half, halves(301, groups))
+
+
+def test_copies_of_a_row_do_not_flatter():
+    """What suits one copy suits the other, and seems to hold for rows that were not seen."""
+    labels, chances = drawn(7, count=16)
+    labels, chances = np.repeat(labels, 8), np.repeat(chances, 8, axis=0)
+    groups = np.repeat(np.arange(16), 8)
+    alone, together = (fit(labels, chances, offsets=True, groups=g) for g in (None, groups))
+    assert together.scaling == alone.scaling
+    assert together.before == alone.before
+    assert together.after["log_loss"] > alone.after["log_loss"]
+
+
+def test_one_group_tells_nothing_of_others():
+    labels, chances = drawn(3, count=40)
+    for offsets in (False, True):
+        found = fit(labels, chances, offsets=offsets, groups=np.zeros(40))
+        assert found.after == pytest.approx(found.before)
+
+
 # --- offsets -----------------------------------------------------------------------------
 
 

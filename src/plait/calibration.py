@@ -216,22 +216,32 @@ def tells_temperature(labels: ArrayLike, probabilities: ArrayLike) -> bool:
     return min(right, len(true) - right) >= FEWEST
 
 
-def halves(count: int) -> Ints:
-    """Say for each row which half it is in, 0 or 1, always in the same random way."""
-    return np.random.default_rng(0).permutation(count) % 2
+def halves(count: int, groups: ArrayLike | None = None) -> Ints:
+    """Say for each row which half it is in, 0 or 1, always in the same random way.
+
+    Rows of one of the `groups`, [count], are in one half.
+    """
+    draw = np.random.default_rng(0)
+    if groups is None:
+        return draw.permutation(count) % 2
+    names, place = np.unique(np.asarray(groups), return_inverse=True)
+    half: Ints = draw.permutation(len(names))[place] % 2
+    return half
 
 
 def cross_fit(
     labels: ArrayLike,
     probabilities: ArrayLike,
     find: Callable[[Ints, Floats], Scaling],
+    groups: ArrayLike | None = None,
 ) -> Floats:
     """Scale each half of the rows by what suits the other half, which `find` finds.
 
-    What these come to is what a scaling does for rows it has not seen.
+    What these come to is what a scaling does for rows it has not seen, nor others of their
+    `groups`, which might be answered alike.
     """
     true, chances = np.asarray(labels), np.asarray(probabilities, dtype=np.float64)
-    half = halves(len(true))
+    half = halves(len(true), groups)
     scaled = np.empty_like(chances)
     for mine in (0, 1):
         other = half != mine
@@ -262,14 +272,23 @@ class Fit:
         return self.after["log_loss"] > self.before["log_loss"]
 
 
-def fit(labels: ArrayLike, probabilities: ArrayLike, *, offsets: bool = False) -> Fit:
-    """Fit a temperature, or offsets too, and measure what it does on rows it was not fitted on."""
+def fit(
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    *,
+    offsets: bool = False,
+    groups: ArrayLike | None = None,
+) -> Fit:
+    """Fit a temperature, or offsets too, and measure what it does on rows it was not fitted on.
+
+    Nor on others of their `groups`, [rows], where these are given.
+    """
     find = fit_offsets if offsets else fit_scaling
     return Fit(
         find(np.asarray(labels), np.asarray(probabilities, dtype=np.float64)),
         len(np.asarray(labels)),
         measure(labels, probabilities),
-        measure(labels, cross_fit(labels, probabilities, find)),
+        measure(labels, cross_fit(labels, probabilities, find, groups)),
     )
 
 
@@ -310,8 +329,13 @@ def _normalise(logits: Floats) -> Floats:
 # --- the file ----------------------------------------------------------------------------
 
 
-def dump_calibration(model: str, fits: Mapping[str, Fit], rows: str) -> str:
-    """Return what the file says: scalings, the identity of their `model`, and fitted on which."""
+def dump_calibration(
+    model: str, fits: Mapping[str, Fit], rows: str, source: str | None = None
+) -> str:
+    """Return what the file says: scalings, the identity of their `model`, and fitted on which.
+
+    `source` is whose answers they were fitted on, where those are not the model's own.
+    """
     tasks = {
         name: {
             "temperature": fit.scaling.temperature,
@@ -322,7 +346,8 @@ def dump_calibration(model: str, fits: Mapping[str, Fit], rows: str) -> str:
         }
         for name, fit in fits.items()
     }
-    return json.dumps({"split": rows, "model": model, "tasks": tasks}, indent=1)
+    whose = {} if source is None else {"source": source}
+    return json.dumps({"split": rows, **whose, "model": model, "tasks": tasks}, indent=1)
 
 
 def read_scalings(

@@ -426,7 +426,8 @@ def _told(found: Mapping[str, Any]) -> Iterator[str]:
     """Say of an audit what its columns mean and which language it speaks; which rows were taken."""
     settings = found.get("settings")
     if found.get("split") == "left-out":
-        yield "Fitted on training rows that the run had left out."
+        whose = f"`{source}`" if (source := found.get("source")) else "the run"
+        yield f"Fitted on training rows that {whose} had left out."
     if "summary" in found:
         yield (
             "Changed: the part of the texts whose answer becomes another one. Moved: how far "

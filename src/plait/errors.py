@@ -4,6 +4,7 @@ PlaitError                     anything below; the command line prints it withou
 ├── UsageError                 the user can mend it (exit code 2)
 │   ├── RecipeError            a key, a value or a name in a recipe
 │   ├── DataError              a file or a row of one
+│   │   └── NoRowsError        files that have no rows for a task
 │   ├── EncoderError           an encoder that is missing, unreachable or not what it should be
 │   └── RunError               a run folder that exists already, is missing or does not match
 ├── ResourceError              the machine ran out of something (exit code 1)
@@ -48,6 +49,10 @@ class DataError(UsageError):
         self.path, self.line = path, line
         where = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
         super().__init__(where + message)
+
+
+class NoRowsError(DataError):
+    """Files hold no row that a task can use."""
 
 
 class EncoderError(UsageError):
@@ -95,6 +100,13 @@ class Interrupted(PlaitError):  # noqa: N818 - it is no error that a user stops
 # --- what the machine says ---------------------------------------------------------------
 
 _RESOURCES = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO}
+_ADVICE = {
+    errno.EACCES: "; change its permissions, or name another place",
+    errno.EPERM: "; change its permissions, or name another place",
+    errno.EISDIR: "; name a file",
+    errno.ENOTDIR: "; name a folder",
+}
+"""What to do about it, where the system says no more than what is wrong."""
 _NO_MEMORY = ("out of memory", "not enough memory", "allocate memory")
 
 
@@ -110,6 +122,7 @@ def foresee(error: Exception) -> PlaitError | None:
         said = f"{where}{error.strerror or error}"
         if error.errno == errno.EROFS and error.filename:  # to read would not have been refused
             said = f"{error.filename} cannot be written (read-only file system): choose another"
+        said += _ADVICE.get(error.errno or 0, "") if error.filename else ""
         return ResourceError(said) if error.errno in _RESOURCES else UsageError(said)
     if is_memory(error):
         said = f"out of memory: {error}" if str(error) else "out of memory"

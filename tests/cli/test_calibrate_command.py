@@ -12,8 +12,9 @@ import pytest
 import tomli_w
 
 from csv_rows import read_rows, write_rows
-from plait.calibration import halves
+from plait.calibration import fit, halves
 from plait.ensemble import load
+from plait.fitting.answers import answer_left_out
 from plait.predict import Predictor
 
 
@@ -187,7 +188,99 @@ def test_rows_of_added_files_have_no_part_in_it(plait, folds, tmp_path):
     assert json.loads((member / "calibration.json").read_text())["tasks"]["mood"] == first
 
 
+def test_groups_are_not_halved(plait, tiny_recipe, tmp_path):
+    """The figures shown are those of rows whose group has no part in the other half."""
+    recipe, run = tiny_recipe(), tmp_path / "run"
+    path = recipe.parent / "mood-train.csv"
+    rows = read_rows(path)
+    write_rows(path, [{**row, "author": f"author {i % 9}"} for i, row in enumerate(rows)])
+    settings = ["data.folds=2", "data.leave_out=true", "tasks.mood.group='author'"]
+    options = [word for setting in ("train.max_steps=12", *settings) for word in ("-o", setting)]
+    assert plait("train", recipe, "--out", run, *options).code == 0
+    assert plait("calibrate", run, "--left-out").code == 0
+    kept = json.loads((run / "calibration.json").read_text())["tasks"]
+    _, answers = answer_left_out(run)
+    for name, task in answers.items():
+        if name in kept:
+            assert (task.groups is None) == (name != "mood")
+            found = fit(task.labels, task.uncalibrated, groups=task.groups)
+            assert kept[name]["after"] == pytest.approx(found.after)
+    mood = answers["mood"]
+    assert kept["mood"]["after"] != pytest.approx(fit(mood.labels, mood.uncalibrated).after)
+    assert len(np.unique(mood.groups)) < len(mood.labels)
+
+
 def test_a_run_that_left_nothing_out(plait, run):
     complaint = plait("calibrate", run, "--left-out").complaint()
     assert "left no training rows out; train it with data.folds" in complaint
     assert not (run / "calibration.json").exists()
+
+
+# --- by what others left out -------------------------------------------------------------
+
+
+def test_a_run_on_all_rows_takes_what_folds_tell(plait, folds):
+    recipe, run = folds.parent / "data" / "recipe.toml", folds.parent / "run"
+    assert plait("train", recipe, "--out", run, "-o", "train.max_steps=12", "--seed", 9).code == 0
+    before = Predictor.load(run)
+    done = plait("calibrate", run, "--from", folds, "--offsets")
+    assert done.code == 0, done.err
+    assert "was trained otherwise" not in done.err  # but for its rows and its seed
+    assert f"Kept in {run}, fitted on all of them; `plait calibrate {run} --undo`" in done.out
+    kept = json.loads((run / "calibration.json").read_text())
+    assert (kept["split"], kept["source"]) == ("left-out", "two")
+    assert "Fitted on training rows that `two` had left out." in (run / "card.md").read_text()
+    assert kept["tasks"]["mood"]["rows"] == 45  # each training row once
+    answers = [answer_left_out(member.folder)[1]["mood"] for member in load(folds).members]
+    told = fit(
+        np.concatenate([part.labels for part in answers]),
+        np.concatenate([part.uncalibrated for part in answers]),
+        offsets=True,
+    )
+    after = Predictor.load(run)
+    assert after.scalings["mood"] == told.scaling
+    dev = before.load_split("dev")["mood"]
+    expected = told.scaling(before.answer("mood", dev))
+    assert after.answer("mood", dev) == pytest.approx(expected)
+    for member in load(folds).members:
+        assert not (member.folder / "calibration.json").exists()
+    assert "no longer calibrated" in plait("calibrate", run, "--undo").out
+
+
+def test_every_member_takes_what_folds_tell(plait, run, folds, tmp_path):
+    both = tmp_path / "both"
+    other = shutil.copytree(run, tmp_path / "other")
+    assert plait("ensemble", run, other, "--out", both, "--how", "mean").code == 0
+    done = plait("calibrate", both, "--from", folds)
+    assert done.code == 0, done.err
+    assert f"Kept in the members of {both}" in done.out
+    assert f"`plait calibrate {both} --left-out --undo` takes it away" in done.out
+    scalings = [member.scalings for member in load(both).members]
+    assert scalings[0] == scalings[1]
+    assert set(scalings[0]) == {"mood", "same"}
+    assert not (both / "calibration.json").exists()
+    assert "no longer" in plait("calibrate", both, "--left-out", "--undo").out
+    assert not any(member.scalings for member in load(both).members)
+
+
+def test_what_cannot_be_taken_from_others_is_told(plait, run, folds, tiny_recipe, tmp_path):
+    complaint = plait("calibrate", run, "--from", folds, "--left-out").complaint()
+    assert "--from and --left-out do not go together" in complaint
+    assert "--from and --undo" in plait("calibrate", run, "--from", folds, "--undo").complaint()
+    assert "there is no run at" in plait("calibrate", run, "--from", tmp_path / "x").complaint()
+    complaint = plait("calibrate", run, "--from", run).complaint()
+    assert "left no training rows out; train it with data.folds" in complaint
+    assert not (run / "calibration.json").exists()
+
+    recipe = tiny_recipe(tmp_path / "else")
+    table = tomllib.loads(recipe.read_text())
+    table["tasks"]["alike"] = table["tasks"].pop("same")
+    table["train"]["lr"] = 0.5
+    recipe.write_text(tomli_w.dumps(table))
+    options = ["-o", "train.max_steps=2"]
+    assert plait("train", recipe, "--out", tmp_path / "new", *options).code == 0
+    done = plait("calibrate", tmp_path / "new", "--from", folds)
+    assert done.code == 0, done.err
+    assert f"note: alike is left as it is: it is no task of {folds}" in done.err
+    assert f"{folds} was trained otherwise than {tmp_path / 'new'} (" in done.err
+    assert set(Predictor.load(tmp_path / "new").scalings) == {"mood"}

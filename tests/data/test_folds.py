@@ -136,6 +136,27 @@ def test_rows_of_one_group_are_on_one_side(grouped):
     assert apart  # else the test says nothing
 
 
+def test_a_dealt_row_knows_its_group(grouped):
+    recipe, authors = grouped
+    train = load(recipe, "train", "data.folds=2", GROUP)["mood"]
+    dev = load(recipe, "dev", "data.folds=2", GROUP)["mood"]
+    for dataset in (train, dev, train.join(dev), dev.select([4, 0, 3])):
+        known = list(zip(dataset.ids, dataset.find_groups(), strict=True))
+        for row, key in known:
+            same = {other for other, theirs in known if theirs == key}
+            assert same == {i for i in dataset.ids if i == row or authors[i] == authors[row] != ""}
+
+
+def test_rows_that_are_not_dealt_know_no_groups(grouped):
+    recipe, _ = grouped
+    assert load(recipe, "train", GROUP)["mood"].find_groups is None
+    assert load(recipe, "dev", GROUP)["mood"].find_groups is None
+    dealt = load(recipe, "dev", "data.folds=2")["mood"]
+    assert dealt.find_groups is None
+    assert dealt.join(load(recipe, "train", "data.folds=2")["mood"]).find_groups is None
+    assert dealt.select([1]).find_groups is None
+
+
 def test_a_row_without_a_group_goes_by_its_own_text(grouped):
     recipe, authors = grouped
     unnamed = {row for row, author in authors.items() if not author}

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +28,7 @@ from plait.report import plots
 from plait.report.history import History
 from plait.report.page import render, write_report
 from plait.report.plots import Easel, Series, curves
+from plait.report.sections import sureness
 from plait.report.style import COLOURS, NUM_SERIES, series_marker, series_role
 from plait.report.subjects import read_subjects
 from plait.training.average import average_runs
@@ -476,6 +478,18 @@ def test_no_temperature_is_named_that_calibrate_would_not_keep(material, make_su
     for labels, told in (([0, 1] * 6, "dev tells none"), ([1, 0] * 2 + [0, 1] * 4, "would suit")):
         text = render(material(make_subject("run", {"t": (table, labels, chances)})))
         assert told in text
+
+
+def test_a_group_has_no_part_in_the_other_half(make_subject, task_answers):
+    """All rows belong together, and none tells what suits the others: figures stay as they are."""
+    answers = task_answers(
+        {"kind": "binary"}, [1, 0] * 2 + [0, 1] * 4, [[0.8, 0.2], [0.2, 0.8]] * 6
+    )
+    grouped = replace(answers.dataset, find_groups=lambda: np.zeros(12, np.uint64))
+    subject = make_subject("run", {"t": ({"kind": "binary"},)})
+    _, _, _, *alone = sureness._row("t", subject, answers)
+    _, _, _, *together = sureness._row("t", subject, replace(answers, dataset=grouped))
+    assert together[:2] == together[2:] == alone[:2] != alone[2:]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plait.cli.evaluate import DeviceOption, RunArgument
 from plait.cli.train import DataOption
+from plait.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +32,15 @@ def calibrate(
             "an ensemble, each member on its own.",
         ),
     ] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="OTHER",
+            help="Fit on training rows that another run or ensemble of the same recipe left out, "
+            "for a run that was trained on all.",
+        ),
+    ] = None,
     offsets: Annotated[
         bool,
         typer.Option(
@@ -48,8 +59,14 @@ def calibrate(
     fitted on all of them, whose own figures would flatter it.
 
     Added data may shift how often each class is answered; --left-out --offsets brings that back to
-    how often it stands in the task's first training file, without a look at dev.
+    how often it stands in the task's first training file, without a look at dev. For a run that
+    left nothing out, --from takes what others of its recipe left out:
+
+    plait calibrate runs/all --from runs/folds --offsets
     """
+    if source is not None and (left_out or undo):
+        also = "--left-out" if left_out else "--undo"
+        raise UsageError(f"--from and {also} do not go together; leave one of them out")
     if undo:
         from plait.fitting.calibrate import undo as take_away
 
@@ -58,22 +75,26 @@ def calibrate(
         return
     from plait.cli.display import Display
 
-    rows = "left-out" if left_out else "dev"
+    each = left_out or source is not None
+    rows = "left-out" if each else "dev"
     with Display() as display:
         display.begin(f"loading {run}")
         from plait.ensemble import is_ensemble
+        from plait.fitting.calibrate import borrow
         from plait.fitting.calibrate import calibrate as fit_run
 
-        fits = fit_run(
-            run,
-            data=data,
-            device=device,
-            left_out=left_out,
-            offsets=offsets,
-            reading=display.reading,
-            answering=display.scoring,
-            note=display.note,
-        )
+        how: dict[str, Any] = {
+            "data": data,
+            "device": device,
+            "offsets": offsets,
+            "reading": display.reading,
+            "answering": display.scoring,
+            "note": display.note,
+        }
+        if source is None:
+            fits = fit_run(run, left_out=left_out, **how)
+        else:
+            fits = borrow(run, source, **how)
         for name, fit in fits.items():
             if fit.rows < FEW:
                 display.note(
@@ -91,8 +112,9 @@ def calibrate(
                     "too few mistakes, or too few right answers, to tell one"
                 )
     _show(fits, offsets=offsets)
-    place = f"the members of {run}" if left_out and is_ensemble(run) else str(run)
-    again = f"plait calibrate {run}{' --left-out' if left_out else ''} --undo"
+    in_members = each and is_ensemble(run)
+    place = f"the members of {run}" if in_members else str(run)
+    again = f"plait calibrate {run}{' --left-out' if left_out or in_members else ''} --undo"
     typer.echo(
         f"\nAfter: each half of the {rows} rows under what suits the other half."
         f"\nKept in {place}, fitted on all of them; `{again}` takes it away."

@@ -19,7 +19,7 @@ from plait.data.folders import find_files
 from plait.data.labels import LabelError, build_reader
 from plait.data.rows import FileReport, RowReader, Rows, join_rows
 from plait.data.source import Columns, plain_text
-from plait.errors import DataError, RecipeError
+from plait.errors import DataError, NoRowsError, RecipeError
 from plait.types import TaskSpec
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class Split:
             self.reports.append(report)
         if num_rows == 0:
             told = "; ".join(f"{r}: {r.first}" if r.first else str(r) for r in self.reports)
-            raise DataError(f"task {self.task_name!r} has no {self.split} rows to use ({told})")
+            raise NoRowsError(f"task {self.task_name!r} has no {self.split} rows to use ({told})")
         for name, part, generator in parts:
             if isinstance(part, SetAugmentation):
                 yield from self._extend(every, name, part, generator)

@@ -27,7 +27,7 @@ from plait.data.digests import new_digest
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import cache_root
 from plait.data.rows import FileReport
-from plait.data.split import Extension, Place, Progress, Split, SplitName
+from plait.data.split import Extension, Place, Progress, Split, SplitName, name_groups
 from plait.errors import DataError
 
 if TYPE_CHECKING:
@@ -102,6 +102,9 @@ class Dataset:
     find_held_out: Callable[[], npt.NDArray[np.bool_]] | None = None
     """Says which texts a dev or test file of the recipe has, [rows, columns], by reading the files
     again; None where nothing is held out."""
+    find_groups: Callable[[], npt.NDArray[np.uint64]] | None = None
+    """Gives a key per row that those have in common which belong together, by reading the files
+    again; None where they name no groups, or rows are not dealt into folds: then none are read."""
 
     def __len__(self) -> int:
         return len(self.tokens[0].lengths)
@@ -145,6 +148,10 @@ class Dataset:
             order = dict(zip([*ours, *theirs], places, strict=True))
             return [order[i] for i in range(len(rows))]
 
+        def find_groups() -> npt.NDArray[np.uint64]:
+            parts = [d.find_groups or d.find_fingerprints for d in (self, other)]
+            return np.concatenate([find() for find in parts])
+
         return replace(
             self,
             tokens=_join_tokens(self, other),
@@ -157,10 +164,12 @@ class Dataset:
             find_places=find_places,
             extensions=(*self.extensions, *other.extensions),
             find_held_out=lambda: np.concatenate([self.held_out(), other.held_out()]),
+            find_groups=find_groups if self.find_groups or other.find_groups else None,
         )
 
     def select(self, rows: Sequence[int]) -> Dataset:
         """Return some of the examples, in the order given: a few, since their tokens are copied."""
+        find_groups = self.find_groups or self.find_fingerprints
         return replace(
             self,
             tokens=tuple(column.select(rows) for column in self.tokens),
@@ -173,6 +182,7 @@ class Dataset:
             find_places=lambda some: self.find_places([rows[row] for row in some]),
             extensions=(),
             find_held_out=None,
+            find_groups=None if self.find_groups is None else lambda: find_groups()[list(rows)],
         )
 
     def texts(self, rows: Sequence[int] | None = None) -> list[tuple[str, ...]]:
@@ -288,6 +298,10 @@ def load_split(
         for rows in source.rows():
             yield from zip(*(t.to_pylist() for t in rows.texts), strict=True)
 
+    def find_groups() -> npt.NDArray[np.uint64]:
+        check_unchanged()
+        return np.concatenate([name_groups(rows) for rows in source.rows()])
+
     return Dataset(
         task_name,
         _tokens(found, len(task.text)),
@@ -300,6 +314,7 @@ def load_split(
         key,
         find_places,
         tuple(Extension(**made) for made in meta.get("extensions", ())),
+        find_groups=find_groups if any(file.columns.group for file in source.files) else None,
     )
 
 

@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plait.ensemble import Ensemble, load, load_to_calibrate
-from plait.errors import DiskFullError, UsageError
+from plait.errors import DiskFullError, NoRowsError, UsageError
 from plait.evaluate import TaskScores, score_task
 from plait.training.build import choose_device
 from plait.training.checkpoint import atomic_path
 from plait.training.folder import hash_plugins
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from plait.calibration import Scaling
     from plait.config import RunConfig
     from plait.data import Dataset
+    from plait.data.fingerprints import Hashes
     from plait.evaluate import Floats
     from plait.predict import Answerer, Progress
     from plait.types import TaskSpec
@@ -52,6 +54,16 @@ class TaskAnswers:
         """What `plait predict` would say."""
         return self.uncalibrated if self.scaling is None else self.scaling(self.uncalibrated)
 
+    @property
+    def groups(self) -> Hashes | None:
+        """A key per row that rows have in common which belong together, as in folds.
+
+        None where nobody knows: `group` is a column of training files, which files of dev need
+        not have. Rows of dev are each taken for themselves.
+        """
+        find = self.dataset.find_groups
+        return None if find is None else find()
+
     def score(self) -> TaskScores:
         """Return every figure of the answers."""
         return score_task(self.spec, self.labels, self.answers)
@@ -65,6 +77,30 @@ class TaskAnswers:
             and len(self.labels) == len(other.labels)
             and bool((mine == theirs).all())
             and bool((self.labels == other.labels).all())
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PooledAnswers:
+    """What several models say to rows of one task, each to its own, and what is true."""
+
+    spec: TaskSpec
+    labels: Floats
+    uncalibrated: Floats
+    """Probabilities [rows, classes], as the models give them."""
+    groups: Hashes | None
+    """As of the answers of one."""
+
+    @classmethod
+    def of(cls, parts: Sequence[TaskAnswers]) -> PooledAnswers:
+        """Put the answers of several to the same task together, one after the other."""
+        groups = [part.groups for part in parts]
+        known = [group for group in groups if group is not None]
+        return cls(
+            parts[0].spec,
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.uncalibrated for part in parts]),
+            np.concatenate(known) if len(known) == len(parts) else None,
         )
 
 
@@ -95,10 +131,16 @@ def answer_left_out(
     reading: Progress | None = None,
     answering: Progress | None = None,
 ) -> tuple[Answerer, dict[str, TaskAnswers]]:
-    """Load a run and answer the training rows that it left out, of each task's first file."""
+    """Load a run and answer the training rows that it left out, of each task's first file.
+
+    Tasks of which it left none out are not among the answers.
+    """
     model = load(run, device=device, calibrated=False)
     config = _read_left_out(model.config, run)
-    datasets = model.read(config, "dev", data=data, progress=reading)
+    datasets: dict[str, Dataset] = {}
+    for name in config.tasks:
+        with suppress(NoRowsError):  # a part of few rows, or of few groups, may be empty
+            datasets |= model.read(config, "dev", data=data, tasks=[name], progress=reading)
     return model, _answer(model, datasets, device, answering)
 
 

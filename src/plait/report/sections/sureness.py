@@ -127,7 +127,8 @@ def _row(task: str, subject: Subject, answers: TaskAnswers) -> list[str]:
     if kept is None and not tells_temperature(answers.labels, answers.uncalibrated):
         figures = [number(before[key]) for key in ("ece", "log_loss")]
         return [task, subject.name, "dev tells none", *figures, "", ""]
-    after = measure(answers.labels, cross_fit(answers.labels, answers.uncalibrated, fit_scaling))
+    scaled = cross_fit(answers.labels, answers.uncalibrated, fit_scaling, answers.groups)
+    after = measure(answers.labels, scaled)
     would = fit_temperature(answers.labels, answers.uncalibrated)
     told = (
         f"{number(would, 2)} would suit" if kept is None else f"{number(kept.temperature, 2)}, kept"
