@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from plait.answers.folder import answer_folder
-from plait.answers.parts import find_files, make_plan
+from plait.answers.parts import Plan, find_files, make_plan
 from plait.cli import main
 from plait.cli.jobs import train_at_once
 from plait.config import read_recipe
@@ -232,3 +234,32 @@ def test_what_nobody_foresaw_keeps_what_is_behind_it():
     told = _explain(RuntimeError(said))
     assert "(RuntimeError: ValueError: 7 rows, 6 answers); what is answered is kept" in str(told)
     assert told.__notes__ == [said]
+
+
+def test_a_stream_that_is_left_ends_before_the_cluster(monkeypatch, tmp_path):
+    """Ray asks the cluster when it ends one: of a cluster that is gone, it ends in a traceback."""
+    told = []
+
+    @contextmanager
+    def connected(engine):
+        try:
+            yield SimpleNamespace(
+                choose_share=lambda *_, **__: Share(1, 0), count_places=lambda _: 1
+            )
+        finally:
+            told.append("the cluster ends")
+
+    def stream(*_):
+        try:
+            yield {"error": b"", "note": '{"part": "part-0"}'}
+        finally:
+            told.append("the stream ends")
+
+    monkeypatch.setattr("plait.engines.answering.connected", connected)
+    monkeypatch.setattr("plait.engines.answering.describe_surroundings", lambda *_: None)
+    monkeypatch.setattr("plait.engines.answering._stream", stream)
+    answer = answer_on_ray(Source(tmp_path, "cpu", "run"), RAY)
+    parts = answer(Plan((), (), (), "csv", tmp_path), {0: frozenset()})
+    assert next(parts) == {"part": "part-0"}
+    parts.close()
+    assert told == ["the stream ends", "the cluster ends"]

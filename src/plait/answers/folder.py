@@ -5,6 +5,7 @@ Who answers the parts is left to whoever asks: this process, or a cluster.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from plait.calibration import plain_scalings
 from plait.errors import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from plait.answers.parts import Plan
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     Todo = Mapping[int, frozenset[int]]
     """Files that are not done, by their places, with the first rows of parts that are."""
 
-    AnswerParts = Callable[[Plan, Todo], Iterator[dict[str, Any]]]
-    """Answers what is to do, and gives a note of each part that is done."""
+    AnswerParts = Callable[[Plan, Todo], Generator[dict[str, Any]]]
+    """Answers what is to do, and gives a note of each part that is done; closed when left early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,11 @@ def answer_folder(
         if manifest.is_finished:
             todo = {}
         try:
-            for note in (answer or _answer_here(model))(plan, todo) if todo else ():
-                manifest.add(note)
-                if progress is not None:
-                    progress("answering", manifest.num_rows, 0)
+            with closing((answer or _answer_here(model))(plan, todo)) as done:
+                for note in done if todo else ():
+                    manifest.add(note)
+                    if progress is not None:
+                        progress("answering", manifest.num_rows, 0)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"stopped; {manifest.num_rows:,} rows are kept in {plan.out}. Go on with: {command}"
@@ -81,7 +83,7 @@ def answer_folder(
 
 
 def _answer_here(model: Answerer) -> AnswerParts:
-    def answer(plan: Plan, todo: Todo) -> Iterator[dict[str, Any]]:
+    def answer(plan: Plan, todo: Todo) -> Generator[dict[str, Any]]:
         for file, done in todo.items():
             for part, records in read_parts(plan, file, done):
                 yield answer_part(model, plan, part, records)

@@ -47,13 +47,23 @@ class FileAnswers:
 
 
 def choose_tasks(
-    model: Answerer, wanted: Sequence[str] | None, num_texts: int | None = None
+    model: Answerer,
+    wanted: Sequence[str] | None,
+    num_texts: int | None = None,
+    columns: Sequence[str] = (),
 ) -> list[str]:
-    """Return the tasks asked for, or all that take so many texts a row, where that is known."""
+    """Return the tasks asked for, or all that fit.
+
+    Those fit that take so many texts a row, where that is known; else, where some take one text and
+    some two, those whose own are among the `columns` of a file.
+    """
     names = list(dict.fromkeys(wanted or model.tasks))
     widths = {name: len(model.task(name).spec.text) for name in names}
     if not wanted and num_texts in widths.values():
         names = [name for name in names if widths[name] == num_texts]
+    elif not wanted and len(set(widths.values())) > 1:
+        there = set(columns)
+        names = [n for n in names if there.issuperset(model.task(n).spec.text)] or names
     if len({widths[name] for name in names}) > 1:
         raise UsageError(
             "say which task with --task, since some take one text and some two: "
@@ -182,11 +192,12 @@ def answer_file(
     if review is not None and threshold is None:
         raise UsageError("a file for review needs a threshold, or an accuracy to choose one by")
     forms = [form or choose_format(out), *map(choose_format, outputs[1:])]
-    names = choose_tasks(model, tasks, len(text) if text else None)
+    here = open_source(path, separator=separator, quoting=quoting).names()
+    names = choose_tasks(model, tasks, len(text) if text else None, here)
     chosen = choose_columns(
         model,
         names,
-        open_source(path, separator=separator, quoting=quoting).names(),
+        here,
         text=text,
         probabilities=probabilities,
         threshold=threshold,
@@ -260,7 +271,7 @@ def check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:
         if output.resolve() in [path.resolve(), *(o.resolve() for o in outputs[:i])]:
             raise UsageError(f"{output} is named twice; what is written is a file of its own")
         if not output.parent.is_dir():
-            raise UsageError(f"there is no folder {output.parent} for {output.name}")
+            raise UsageError(f"there is no folder {output.parent} for {output}")
         if output.exists() and not going_on:
             raise UsageError(f"{output} exists already and is not overwritten; name another file")
 

@@ -40,6 +40,7 @@ from plait.cli.train_all import train_all
 from plait.cli.vary import vary
 from plait.cli.workers import leave_to_first, refuse_torchrun
 from plait.errors import FREE_ROOM, foresee, show_controls
+from plait.interrupts import presses_counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,7 +124,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if hasattr(stream, "reconfigure"):  # a terminal without UTF-8 must not end the work
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _run(args)
+        with presses_counted():
+            code = _run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

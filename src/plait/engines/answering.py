@@ -11,6 +11,7 @@ import importlib
 import json
 import logging
 import pickle
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +27,7 @@ from plait.ensemble import load
 from plait.errors import PlaitError, RunError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from plait.answers.folder import AnswerParts, Todo
     from plait.answers.parts import Plan
@@ -51,19 +52,21 @@ class Source:
 def answer_on_ray(source: Source, engine: Engine) -> AnswerParts:
     """Return what answers parts on a cluster."""
 
-    def answer(plan: Plan, todo: Todo) -> Iterator[dict[str, Any]]:
+    def answer(plan: Plan, todo: Todo) -> Generator[dict[str, Any]]:
         placed = replace(plan, out=plan.out.absolute())
         own = replace(source, run=source.run.absolute())
         with connected(engine) as cluster:
             share = cluster.choose_share(engine, gpu=source.device != "cpu")
             # That the folder is the same one everywhere, its manifest shows.
             around = describe_surroundings((own.run, placed.out / MANIFEST), share)
-            rows = _stream(placed, todo, own, around, share, cluster.count_places(share))
+            places = cluster.count_places(share)
             try:
-                for row in rows:
-                    if row["error"]:
-                        raise pickle.loads(row["error"])
-                    yield json.loads(row["note"])
+                # Ray ends a stream that is left early with questions to the cluster, so before it.
+                with closing(_stream(placed, todo, own, around, share, places)) as rows:
+                    for row in rows:
+                        if row["error"]:
+                            raise pickle.loads(row["error"])
+                        yield json.loads(row["note"])
             except PlaitError:
                 raise
             except Exception as error:
@@ -74,7 +77,7 @@ def answer_on_ray(source: Source, engine: Engine) -> AnswerParts:
 
 def _stream(
     plan: Plan, todo: Todo, source: Source, around: Surroundings, share: Share, num_places: int
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any]]:
     """Begin the stream; give a row for each part that is written."""
     data: Any = importlib.import_module("ray.data")
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what matters is raised

@@ -23,6 +23,7 @@ from plait.data import SplitName
 from plait.distributed import ALONE
 from plait.errors import Interrupted, RunError, counted, is_memory
 from plait.evaluate import Scorer, Scores, choose_room, score_baseline
+from plait.interrupts import count_once
 from plait.training.build import (
     Parts,
     build,
@@ -469,12 +470,16 @@ class _Session:
                 return
             told = "stopping after this update, to save it"
             if number == signal.SIGINT:
-                signal.signal(number, previous[number])
+                signal.signal(number, count_once(stop, heard=True))
                 told += "; once more stops at once"
             else:  # whoever kills a group, as `timeout` does, may well do so twice
                 signal.signal(number, signal.SIG_IGN)
             with suppress(RuntimeError):  # the signal may have cut into a print of the same stream
                 self.tell("note", told)
+
+        def stop(number: int, _: object) -> None:
+            signal.signal(number, previous[number])
+            signal.raise_signal(number)
 
         previous: dict[int, Any] = {}
         for wanted in (signal.SIGINT, signal.SIGTERM):
