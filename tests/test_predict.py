@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 import plait
 from plait.config import read_recipe
@@ -243,6 +244,18 @@ def test_damaged_files_are_named(tiny_run, tmp_path, name, error):
     with pytest.raises(error, match=name) as caught:
         plait.load(tmp_path)
     assert "\n" not in str(caught.value).strip()
+
+
+def test_weights_that_are_no_numbers_are_named(tiny_run, tmp_path):
+    """Whoever answers with them is nan% sure."""
+    for path in tiny_run.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    weights = load_file(tiny_run / "model.safetensors")
+    name = max(weights)
+    weights[name].view(-1)[0] = float("nan")
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(RunError, match=rf"model\.safetensors is damaged: {name} holds what is no"):
+        plait.load(tmp_path)
 
 
 HEAD = '''

@@ -19,7 +19,7 @@ PACKAGE = Path(plait.__file__).parent
 
 # Rooms of one line ignore each other.
 LINES = [
-    ["errors"],
+    ["errors", "interrupts"],
     ["types"],
     ["registry", "distributed"],
     ["config"],
@@ -36,7 +36,7 @@ LINES = [
     ["predict"],
     ["export"],
     ["ensemble", "fewshot"],
-    ["fitting"],
+    ["fitting", "teaching"],
     ["runs"],
     ["engines"],
     ["search", "reproduce", "results", "mistakes", "audit", "explanation", "estimator"],
@@ -50,7 +50,7 @@ LEVEL = {room: level for level, line in enumerate(LINES) for room in line}
 
 # What makes `plait --help` slow.
 HEAVY = {"torch", "pyarrow", "numpy", "transformers", "tokenizers", "matplotlib"}
-LIGHT_ROOMS = {"errors", "types", "registry", "config", "cli"}
+LIGHT_ROOMS = {"errors", "interrupts", "types", "registry", "config", "cli"}
 
 
 def modules() -> dict[str, Path]:

@@ -161,3 +161,64 @@ def test_a_group_column_that_is_not_there_stops_no_search(write_recipe):
     assert not [f for f in check_recipe(recipe).findings if "auther" in f.sentence]
     folds = recipe.model_copy(update={"data": recipe.data.model_copy(update={"folds": 2})})
     assert check_recipe(folds, mislabelled=True).stops
+
+
+TOGETHER = "group puts all rows of a label into one fold"
+
+
+def test_a_group_that_is_the_label_is_not_the_encoders_fault(write_recipe, found):
+    recipe = write_recipe(by_authors(), group="label")
+    told = found(check_recipe(recipe, mislabelled=True), "mislabelled")
+    assert told.sentence.startswith(f"{TOGETHER} (bad, good)")
+    assert told.sentence.endswith("so no row is suspected")
+    assert "does not follow from the label" in told.advice
+
+
+def by_one_author(label):
+    """Rows of two moods by many, four of them wrong, and ten of another label by one author."""
+    rows = [
+        [f"the {t} was {w} .", mood, f"{w} {t}"]
+        for mood, own in WORDS.items()
+        for w in own
+        for t in THINGS
+    ]
+    for row in (3, 17, 45, 71):
+        rows[row][1] = "bad" if rows[row][1] == "good" else "good"
+    rows += [[f"of a {thing} , ?", label, "one"] for thing in THINGS]
+    told = [",".join([str(i), *row]).replace(" , ", " ") for i, row in enumerate(rows)]
+    return "\n".join(["id,text,label,author", *told])
+
+
+def test_a_label_of_one_group_is_not_suspected(write_recipe):
+    dev = "id,text,label\n1,the film was superb .,odd\n2,the walk was awful .,good\n"
+    names = {"labels": ["bad", "good", "odd", "never"], "group": "author"}
+    report = check_recipe(write_recipe(by_one_author("odd"), dev, **names), mislabelled=True)
+    note, train, dev = [f for f in report.findings if f.check == "mislabelled"]
+    assert note.sentence.startswith(f"{TOGETHER} (odd)")
+    assert note.sentence.endswith("so those rows are not looked at")
+    assert not [place for place in train.places if place.line > 81]
+    assert len({place.line - 2 for place in train.places} & {3, 17, 45, 71}) >= 2
+    assert [place.line for place in dev.places] == [3]
+
+
+def test_dev_may_have_no_other_label(write_recipe):
+    names = {"labels": ["bad", "good", "odd"], "group": "author"}
+    dev = "id,text,label\n1,the film was superb .,odd\n"
+    report = check_recipe(write_recipe(by_one_author("odd"), dev, **names), mislabelled=True)
+    told = [f.split for f in report.findings if f.check == "mislabelled"]
+    assert told == ["train", "train"]
+
+
+def test_a_label_of_one_row_is_no_groups_fault(write_recipe):
+    rows = by_one_author("odd").splitlines()[:82]
+    names = {"labels": ["bad", "good", "odd"], "group": "author"}
+    report = check_recipe(write_recipe("\n".join(rows), None, **names), mislabelled=True)
+    assert TOGETHER not in sentences(report)
+
+
+def test_many_labels_are_not_all_named(write_recipe, found):
+    names = [f"mood {i}" for i in range(5)]
+    rows = [f"{i},{THINGS[i % 10]} {i},{names[i % 5]}" for i in range(60)]
+    recipe = write_recipe("\n".join(["id,text,label", *rows]), None, labels=names, group="label")
+    told = found(check_recipe(recipe, mislabelled=True), "mislabelled")
+    assert told.sentence.startswith(f"{TOGETHER} (mood 0, mood 1, mood 2 and 2 more)")

@@ -83,7 +83,7 @@ def test_another_file(plait, run, tmp_path):
         (["--task", "mod", "--rows", "0"], "has no task 'mod'; did you mean 'mood'?"),
         (["--positive", "nice"], "--positive 'nice' is no label of a task on single texts"),
         (["--data", "nowhere"], "--rows 0 audits on plait's own texts alone"),
-        (["--out", "nowhere/x.json"], "there is no folder nowhere for --out x.json"),
+        (["--out", "nowhere/x.json"], "there is no folder nowhere for --out nowhere/x.json"),
         (["--rows", "-1"], "--rows"),
         (["--words", "nowhere.toml"], "there is no file nowhere.toml of words"),
         (["--rows", "0", "--no-english"], "there is nothing to try"),

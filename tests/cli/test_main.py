@@ -121,7 +121,12 @@ def test_words_typed_wrong_are_told_in_one_line(plait, args, told):
         (DeviceMemoryError("out of memory at batch size 8"), 1, "out of memory at batch size 8"),
         (Interrupted("saved"), 130, "saved"),
         (KeyboardInterrupt(), 130, "stopped"),
-        (PermissionError(errno.EACCES, "Permission denied", "x.csv"), 2, "x.csv: Permission"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "x.csv"),
+            2,
+            "x.csv: Permission denied; change its permissions, or name another place",
+        ),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "x"), 2, "x: Is a directory; name a f"),
         (OSError(errno.ENOSPC, "No space left on device", "x"), 1, "x: No space left"),
         (MemoryError(), 1, "out of memory; other programs"),
         (RuntimeError("CUDA out of memory"), 1, "out of memory"),

@@ -86,7 +86,7 @@ def test_without_training_rows_it_goes_on(plait, trained, tmp_path):
         (["--split", "test"], "mood-test.csv has no column 'label'"),
         (["--task", "mod"], "has no task 'mod'; did you mean 'mood'?"),
         (["--against", "nowhere"], "there is no run at nowhere"),
-        (["--csv", "nowhere/x.csv"], "there is no folder nowhere for --csv x.csv"),
+        (["--csv", "nowhere/x.csv"], "there is no folder nowhere for --csv nowhere/x.csv"),
         (["--data", "nowhere"], "no data folder nowhere"),
     ],
 )

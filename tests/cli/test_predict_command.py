@@ -19,6 +19,7 @@ from plait.answers import journal, stream
 from plait.cli.display import Display
 from plait.data import Records
 from plait.predict import Predictor
+from plait.training.folder import RunFolder
 
 TEXTS = ["the film was great .", "the book was awful .", "the meal, plain .", 'a "sad" song']
 
@@ -191,6 +192,21 @@ def test_as_many_columns_as_a_task_takes_choose_the_tasks(plait, trained, tmp_pa
     assert ("same_label" in two.out, "near" in two.out, "mood" in two.out) == (True, True, False)
     both = plait("predict", trained, "--input", path)
     assert "say which task with --task" in both.complaint()
+
+
+def test_columns_of_the_file_choose_the_tasks(plait, trained, tmp_path):
+    path, out = tmp_path / "x.csv", tmp_path / "answers.csv"
+    columns = {name: task.text for name, task in RunFolder(trained).read_config().tasks.items()}
+    path.write_text(f"{','.join(columns['mood'])}\nfine\n", encoding="utf-8")
+    assert "mood_label" in plait("predict", trained, "--input", path).out
+    assert plait("predict", trained, "--input", path, "--output", out).code == 0
+    assert "mood_label" in out.read_text(encoding="utf-8")
+    path.write_text(f"{','.join(columns['same'])}\nfine,good\n", encoding="utf-8")
+    done = plait("predict", trained, "--input", path)
+    assert ("same_label" in done.out, "mood" in done.out) == (True, False)
+    both = [*columns["mood"], *columns["same"]]
+    path.write_text(f"{','.join(both)}\nfine,good,well\n", encoding="utf-8")
+    assert "say which task with --task" in plait("predict", trained, "--input", path).complaint()
 
 
 def test_another_column_and_jsonl_with_probabilities(plait, trained, tmp_path):
@@ -433,18 +449,20 @@ def test_lines_into_parquet(plait, trained, tmp_path):
 def test_files_that_are_separated_otherwise(plait, trained, tmp_path):
     """As `separator` and `quoting` of a recipe's file."""
     path = tmp_path / "x.txt"
-    path.write_text('text;n\nthe "film, it was great;1\nthe book; 2\n', encoding="utf-8")
+    path.write_text('text|n\nthe "film, it was great|1\nthe book| 2\n', encoding="utf-8")
     asked = ("predict", trained, "--task", "mood", "--input", path)
     wrong = plait(*asked)
     assert wrong.code == 2
-    assert "there is no column 'text'; the file has 'text;n'" in wrong.err
-    ways = ("--separator", ";", "--no-quoting")
+    assert "there is no column 'text'; the file has 'text|n'" in wrong.err
+    ways = ("--separator", "|", "--no-quoting")
     done = plait(*asked, *ways)
     assert (done.code, done.err) == (0, "")
     assert [row["text"] for row in rows(done.out)] == ['the "film, it was great', "the book"]
     out = tmp_path / "answers.csv"
     assert plait(*asked, *ways, "--output", out).code == 0
     assert out.read_text(encoding="utf-8") == done.out
+    path.write_text("text;n\nthe book, it was dull;2\n", encoding="utf-8")
+    assert [row["text"] for row in rows(plait(*asked).out)] == ["the book, it was dull"]
     path.write_text("text,n\tx\nthe book, it was dull\t2\n", encoding="utf-8")
     tabs = plait(*asked, "--column", "text,n", "--separator", r"\t")
     assert [row["text,n"] for row in rows(tabs.out, "\t")] == ["the book, it was dull"]

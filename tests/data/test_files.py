@@ -122,11 +122,29 @@ def test_missing_column(tmp_path: Path, write_rows: WriteRows, kind: str) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "header", "columns"),
+    [
+        ("data.csv", "id;text", ["id", "text"]),
+        ("data.csv", '\ufeff"id";"text"', ["id", "text"]),
+        ("data.csv", "id,text;label", ["id", "text;label"]),
+        ("data.csv", "id;no\ttext", ["id;no", "text"]),
+        ("data.tsv", "id;text", ["id;text"]),
+    ],
+)
+def test_semicolons_are_found_where_nothing_else_separates(
+    tmp_path: Path, name: str, header: str, columns: list[str]
+) -> None:
+    (tmp_path / name).write_text(f"{header}\n", encoding="utf-8")
+    assert open_source(tmp_path / name).names() == columns
+
+
 def test_missing_column_may_be_a_wrong_separator(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("id;text\n1;x\n", encoding="utf-8")
+    (tmp_path / "data.csv").write_text("id|text\n1|x\n", encoding="utf-8")
     for name in ("sentence", "text", "idtext"):
         told = (
-            r"has 'id;text'; is ';' between its columns\? Say separator = ';', or --separator ';'$"
+            r"has 'id\|text'; is '\|' between its columns\? "
+            r"Say separator = '\|', or --separator '\|'$"
         )
         with pytest.raises(DataError, match=told):
             read(tmp_path / "data.csv", name)

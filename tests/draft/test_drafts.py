@@ -110,6 +110,25 @@ def test_pairs_scores_and_missing_labels(tmp_path):
     assert task.bad_rows == "skip"
 
 
+def test_where_the_first_row_is_that_cannot_be_used(tmp_path):
+    rows = [[text, MOODS[i % 3]] for i, text in enumerate(SENTENCES)]
+    rows[30][1] = ""
+    write(tmp_path / "a-train.csv", [["text", "mood"], *rows])
+    write(tmp_path / "a-dev.csv", [["text", "mood"], *rows])
+    with draft_recipe(sorted(tmp_path.glob("*.csv"))) as draft:
+        (told,) = (note for note in draft.tasks[0].notes if "skipped" in note)
+    assert told.endswith("are skipped: 2 missing label; the first is in a-train.csv, line 32")
+
+
+def test_a_copy_has_other_lines(tmp_path):
+    rows = [[text, MOODS[i % 3]] for i, text in enumerate(SENTENCES)]
+    rows[30][1] = ""
+    write(tmp_path / "bare.csv", rows)
+    with draft_recipe([tmp_path / "bare.csv"]) as draft:
+        (told,) = (note for note in draft.tasks[0].notes if "skipped" in note)
+    assert told.endswith("are skipped: 1 missing label")
+
+
 def test_scores_that_all_differ_beside_a_column_that_never_does(tmp_path):
     lines = [f"news\t{i / 7:.3f}\tA dog {i} runs.\tA cat {i} walks." for i in range(30)]
     path = tmp_path / "near.tsv"
@@ -235,7 +254,7 @@ def test_several_words_for_one_split_and_rows_that_cannot_be_used(tmp_path):
     with draft_recipe([file]) as draft:
         (task,) = draft.tasks
         assert task.num_rows == {"train": 35, "dev": 11, "test": 12}
-        assert any("2 missing label" in note for note in task.notes)
+        assert any("2 missing label; the first is in mood.csv, line 2" in n for n in task.notes)
         draft.write(tmp_path / "mine")
     mood = read_recipe(tmp_path / "mine" / "recipe.toml").tasks["mood"]
     assert mood.train[0].where == {"split": ("train", "training")}
@@ -313,6 +332,11 @@ def test_everything_can_be_said(mood, tmp_path):
     assert config.tasks["feel"].labels == ("so-so", "bad", "good")
     assert (config.seed, config.encoder.source) == (5, "some/encoder")
     assert len(rows_of(config, "feel", "dev")) == 30
+
+
+def test_labels_given_that_no_row_has_leave_one(mood, tmp_path):
+    with pytest.raises(UsageError, match=r"of the labels good, bda, training rows have good alone"):
+        recipe_of([mood], tmp_path / "mine", Request(labels=["good,bda"]))
 
 
 def test_one_class_has_nearly_all(tmp_path):

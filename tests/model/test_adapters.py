@@ -139,7 +139,7 @@ def test_only_our_bert_takes_adapters(tiny_encoder_config, tiny_model, tiny_batc
 def test_lora_merges_into_the_weights(tiny_model, tiny_batch, tiny_specs):
     """Every target; the merged encoder alone answers what encoder and adapter did together."""
     targets = ["query", "key", "value", "output"]
-    model = tiny_model(adapters={"same": {"name": "lora", "targets": targets}})
+    model = tiny_model(adapters={"same": {"name": "lora", "targets": targets}}).double()
     adapter = model.adapters["task-same"]
     for parameter in adapter.parameters():
         parameter.normal_(generator=torch.Generator().manual_seed(len(parameter)))
@@ -147,7 +147,7 @@ def test_lora_merges_into_the_weights(tiny_model, tiny_batch, tiny_specs):
     wanted = model.encoder(tokens, None, adapter).hidden
     assert not torch.allclose(model.encoder(tokens).hidden, wanted, atol=1e-2)
     assert adapter.merge(model.encoder)
-    torch.testing.assert_close(model.encoder(tokens).hidden, wanted, atol=1e-5, rtol=0)
+    torch.testing.assert_close(model.encoder(tokens).hidden, wanted, atol=1e-12, rtol=0)
 
 
 def test_pal_does_not_merge(tiny_model):

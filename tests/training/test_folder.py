@@ -7,8 +7,9 @@ import re
 import pytest
 import torch
 
+import plait
 from plait.config import differences, read_recipe, to_toml
-from plait.errors import RunError
+from plait.errors import RecipeError, RunError
 from plait.training import folder as folder_module
 from plait.training.folder import RunFolder, check_folder, describe_device, opened
 
@@ -52,6 +53,27 @@ def test_the_recipe_comes_back_as_it_was(tmp_path, tiny_recipe):
 def test_a_folder_that_is_no_run(tmp_path):
     with pytest.raises(RunError, match=r"is not a run: it has no recipe\.toml"):
         RunFolder(tmp_path).read_config()
+
+
+@pytest.mark.parametrize(
+    ("info", "told"),
+    [
+        ('{"plait": "9.1.0"}', "; the run was made by plait 9.1.0, and this is "),
+        (f'{{"plait": "{plait.__version__}"}}', ""),
+        ("{", ""),
+        (None, ""),
+    ],
+)
+def test_a_recipe_of_another_version_says_so(tmp_path, tiny_recipe, info, told):
+    folder = RunFolder(tmp_path)
+    written = to_toml(read_recipe(tiny_recipe()))
+    folder.recipe.write_text(f"unheard_of = 1\n{written}", encoding="utf-8")
+    if info is not None:
+        folder.info.write_text(info, encoding="utf-8")
+    with pytest.raises(RecipeError, match="unheard_of is not a setting") as error:
+        folder.read_config()
+    assert ("was made by" in str(error.value)) == bool(told)
+    assert told in str(error.value)
 
 
 def test_json_that_is_missing_or_damaged(tmp_path):

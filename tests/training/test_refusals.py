@@ -41,8 +41,10 @@ def test_a_folder_with_anything_in_it_is_not_touched(runs):
     (runs.folder / "a").mkdir()
     (runs.folder / "a" / "thesis.txt").write_text("mine")
     (runs.folder / "b").write_text("a file")
-    for out in ("a", "b"):
-        with pytest.raises(RunError, match="exists already"):
+    (runs.folder / "c").mkdir()
+    (runs.folder / "c" / "recipe.toml").write_text('name = "drafted"')
+    for out in ("a", "b", "c"):  # none is a run, so there is none to go on with
+        with pytest.raises(RunError, match="exists already and is not overwritten; choose another"):
             runs.train(out)
     with pytest.raises(RunError, match=r"is not a run: it has no recipe\.toml"):
         runs.train("a", resume=True)

@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from plait import interrupts
 from plait.errors import Interrupted
 from plait.training import run as run_module
 from plait.training.checkpoint import load_state
@@ -334,7 +335,8 @@ def _ctrl_c():
 
 
 @pytest.mark.usefixtures("_ctrl_c")
-def test_the_second_ctrl_c_stops_at_once(runs):
+def test_the_second_ctrl_c_stops_at_once(runs, monkeypatch):
+    monkeypatch.setattr(interrupts, "AT_ONCE_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         runs.train("a", "save_every=5", listeners=[Signals(signal.SIGINT, 7, times=2)])
     assert load_state(runs.folder / "a" / "checkpoint.safetensors").total_steps == 5
@@ -375,6 +377,7 @@ def test_a_run_outside_the_main_thread_leaves_signals_alone(runs):
 
 SENDER = """
 import os
+import time
 from pathlib import Path
 from plait.training.listeners import LISTENERS, Listener
 
@@ -384,26 +387,34 @@ sent = Path(__file__).with_suffix(".sent")
 class Sender(Listener):
     '''Sends signals to itself, in the first sitting alone.'''
 
-    def __init__(self, *, number: int, step: int, times: int = 1):
-        self.number, self.at, self.times = number, step, times
+    def __init__(self, *, number: int, step: int, times: int = 1, pause: float = 0.0):
+        self.number, self.at, self.times, self.pause = number, step, times, pause
 
     def step(self, record):
         if record.total_steps == self.at and not sent.exists():
             sent.touch()
             for _ in range(self.times):
                 os.kill(os.getpid(), self.number)
+                time.sleep(self.pause)
 """
 
 
 @pytest.mark.usefixtures("_ctrl_c")
 @pytest.mark.parametrize(
-    ("number", "times"), [(signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGINT, 2)]
+    ("number", "times", "pause"),
+    [
+        (signal.SIGINT, 1, 0.0),
+        (signal.SIGTERM, 2, 0.0),
+        (signal.SIGINT, 2, 0.0),  # as `timeout` sends it
+        (signal.SIGINT, 2, 2 * interrupts.AT_ONCE_S),  # as a person presses it
+    ],
 )
-def test_stopping_the_command(runs, number, times, tmp_path):
+def test_stopping_the_command(runs, number, times, pause, tmp_path):
     (tmp_path / "sender.py").write_text(SENDER)
     settings = [
         f"plugins={[str(tmp_path / 'sender.py')]!r}",
-        f"listeners=[{{name='sender', number={int(number)}, step=9, times={times}}}]",
+        f"listeners=[{{name='sender', number={int(number)}, step=9, times={times}, "
+        f"pause={pause}}}]",
         "save_every=2",
     ]
     words = [sys.executable, "-m", "plait", "train", str(runs.recipe), "--out"]
@@ -413,7 +424,7 @@ def test_stopping_the_command(runs, number, times, tmp_path):
     assert "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     place = load_state(runs.folder / "a" / "checkpoint.safetensors").total_steps
-    if (number, times) == (signal.SIGINT, 2):
+    if pause:
         assert last.startswith("plait: stopped;")
         assert place == 8
     else:

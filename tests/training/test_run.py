@@ -424,6 +424,12 @@ def test_labels_that_no_row_has_are_noted(runs):
     ]
     assert outcome.result["dev"]["primary"]["mood"] > 0
     assert outcome.result["dev"]["tasks"]["mood"]["per_class"][3]["support"] == 0
+    labels = "tasks.mood.labels=['bad', 'so-so', 'good', 'divine', 'dire']"
+    runs.train("two", labels, "train.max_steps=1", listeners=[several := runs.Spy()])
+    assert [note for note in several.notes if "divine" in note] == [
+        "mood: no training row has the labels divine, dire, which are never learnt",
+        "mood: no dev row has the labels divine, dire, which count as 0 in macro averages",
+    ]
 
 
 SURGERY = ["train.aggregator='pcgrad'", "train.schedule={name='round-robin', together=true}"]

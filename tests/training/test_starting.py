@@ -16,6 +16,7 @@ from plait.config import read_recipe
 from plait.errors import RecipeError, RunError
 from plait.training.alone import plan_alone
 from plait.training.checkpoint import hash_file
+from plait.training.folder import RunFolder
 from plait.training.listeners import Listener
 
 NEW = """
@@ -199,6 +200,19 @@ def test_a_calibration_is_left_behind_and_said_to_be(add, tiny_run, tmp_path):
     nothing = Notes()  # of its tasks is taken over
     add("none", "train.max_steps=1", "start.keep=false", run=run, listeners=[nothing])
     assert not any("calibration" in text for text in nothing.told)
+
+
+def test_fewer_tokens_than_the_run_read_are_noted(add, tiny_run):
+    theirs = RunFolder(tiny_run).read_config().encoder.max_length
+    notes = {}
+    for length, keep in ((theirs, "true"), (theirs - 1, "true"), (theirs - 1, "false")):
+        notes[length, keep] = Notes()
+        settings = (f"encoder.max_length={length}", f"start.keep={keep}", "train.max_steps=1")
+        add(f"{length}-{keep}", *settings, listeners=[notes[length, keep]])
+    (told,) = (text for text in notes.pop((theirs - 1, "true")).told if "tokens of an" in text)
+    assert told.startswith(f"mood, same, near: {tiny_run} read {theirs} tokens of an input")
+    assert f"-o encoder.max_length={theirs} " in told
+    assert not any("tokens of an" in text for heard in notes.values() for text in heard.told)
 
 
 # --- which tasks take part ---------------------------------------------------------------

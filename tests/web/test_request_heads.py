@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
@@ -73,6 +74,32 @@ def test_a_head_that_drips_is_given_up():
         return heard.result()
 
     assert talk_to(talk).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_client_that_talks_on_still_hears_why():
+    """Words that nobody reads before the end would reset the connection, and the answer with it."""
+
+    async def talk(reader, writer):
+        writer.write(HEAD + b"X: " + b"x" * 5_000_000)
+        await asyncio.sleep(0.3)
+        return await reader.read()
+
+    assert talk_to(talk, seconds=10).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_client_that_never_stops_is_hung_up_on(monkeypatch):
+    monkeypatch.setattr("plait.web.heads.LINGER_S", 0.2)
+
+    async def talk(reader, writer):
+        writer.write(HEAD)
+        with pytest.raises(ConnectionError):  # noqa: PT012
+            while True:
+                writer.write(b"X: y\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        return b"it did"
+
+    assert talk_to(talk) == b"it did"
 
 
 def test_a_connection_that_says_nothing_ends():

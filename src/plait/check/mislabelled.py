@@ -49,6 +49,7 @@ labels changed at random, most suspects had their right label; with it they are 
 of them are wrong still varies much from task to task."""
 UNUSUAL = 4.0
 """Robust standard deviations that a score's error must reach."""
+NONE = "no row is suspected"
 ADVICE = "look at the first ones: they are sorted by how sure it is; it errs, so change none unseen"
 
 
@@ -199,13 +200,56 @@ def check_mislabelled(
         yield train.finding(
             "mislabelled",
             "note",
-            "all rows belong together, so none is left to learn from, and no row is suspected",
+            f"all rows belong together, so none is left to learn from, and {NONE}",
         )
         return
+    asked = np.arange(0 if dev is None else len(dev))
     judge = _judge_scores if train.config.kind == "score" else _judge_classes
+    if judge is _judge_classes and len(lost := find_lost(train, kept, folds)):
+        known = ~np.isin(train.labels[kept], lost)
+        kept, folds = kept[known], folds[known]
+        goes_on = len(kept) >= FEWEST and len(np.unique(train.labels[kept])) > 1
+        yield _tell_lost(train, lost, "those rows are not looked at" if goes_on else NONE)
+        if not goes_on:
+            return
+        if dev is not None and dev.labels is not None:
+            asked = np.flatnonzero(~np.isin(dev.labels, lost))
     fitted_on = encode(train, kept)
-    asked_about = None if dev is None else encode(dev, np.arange(len(dev)))
+    asked_about = encode(dev, asked) if dev is not None and len(asked) else None
     yield from judge(fitted_on, asked_about, folds)
+
+
+def find_lost(
+    train: SplitRows, kept: npt.NDArray[np.int64], folds: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the classes that groups put into one fold: whoever is asked about them knows none.
+
+    A class with a single row, or one that lands there by chance, is no group's fault.
+    """
+    assert train.labels is not None
+    labels = train.labels[kept].astype(np.int64)
+    prints, groups = train.prints[kept], train.groups[kept]
+    return np.array(
+        [
+            c
+            for c in np.unique(labels)
+            if len(np.unique(folds[labels == c])) == 1
+            and len(np.unique(groups[labels == c])) < len(np.unique(prints[labels == c]))
+        ],
+        np.int64,
+    )
+
+
+def _tell_lost(train: SplitRows, lost: npt.NDArray[np.int64], so: str) -> Finding:
+    names = ", ".join(train.config.labels[c] for c in lost[:3])
+    more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+    return train.finding(
+        "mislabelled",
+        "note",
+        f"group puts all rows of a label into one fold ({names}{more}), which leaves none to learn "
+        f"that label from, so {so}",
+        "let group name a column that does not follow from the label, or leave it out",
+    )
 
 
 def _ask(
@@ -240,7 +284,7 @@ def _no_word(some: Encoded, why: str) -> Finding:
     return some.rows.finding(
         "mislabelled",
         "note",
-        f"the untrained encoder cannot tell the labels apart ({why}), so no row is suspected",
+        f"the untrained encoder cannot tell the labels apart ({why}), so {NONE}",
         "train first; rows that a good model gets wrong are worth a look",
     )
 

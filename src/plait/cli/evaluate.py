@@ -131,7 +131,7 @@ def check_new_file(path: Path, option: str) -> None:
     if path.exists():
         raise UsageError(f"{path} exists already and is not overwritten; name another {option}")
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent} for {option} {path.name}")
+        raise UsageError(f"there is no folder {path.parent} for {option} {path}")
 
 
 def check_labelled(

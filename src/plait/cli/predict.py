@@ -169,13 +169,17 @@ def predict(
             return
         display.begin(f"loading {run}")
         from plait.answers.stream import answer_file, choose_tasks
+        from plait.data import open_source
         from plait.ensemble import load
 
         note_unfinished(run, display)
         model = load(run, device=device, precision=precision)
         # Two texts may be a pair, or one text each.
         num_texts = len(column) if column else 1 if texts and len(texts) == 1 else None
-        names = choose_tasks(model, task, num_texts)
+        here: Sequence[str] = ()
+        if input_ is not None and not (task or column):
+            here = open_source(input_, separator=separator, quoting=quoting).names()
+        names = choose_tasks(model, task, num_texts, here)
         least = choose_thresholds(model, names, accuracy, threshold, data, display)
         if input_ is None or output is None:
             rows = _Rows(texts, input_, column, separator, quoting, skip_empty)
@@ -230,7 +234,7 @@ def _check_words(
     if form == "parquet" and output is None:
         raise UsageError("Parquet is nothing for a terminal: name a file with --output")
     if output is not None and not output.parent.is_dir():
-        raise UsageError(f"there is no folder {output.parent} for --output {output.name}")
+        raise UsageError(f"there is no folder {output.parent} for --output {output}")
 
 
 def _check_options(

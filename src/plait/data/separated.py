@@ -69,10 +69,7 @@ class Separated(Source):
             if re.fullmatch(rb"sep=.", line):
                 raise DataError("the line is for Excel alone; take it out", path=self.path, line=1)
             if self.separator is None:
-                # One column has nothing between: then the name says it, as texts have commas.
-                name = self.path.name.lower().removesuffix(".gz").removesuffix(".xz")
-                tabs = b"\t" in line or (b"," not in line and name.endswith(".tsv"))
-                self.separator = "\t" if tabs else ","
+                self.separator = find_separator(line, self.path)
             for number, record in self._records(stream):
                 header = [name.strip() for name in record]
                 if any("\udc80" <= c <= "\udcff" or c == "\0" for name in header for c in name):
@@ -235,6 +232,18 @@ class _WholeLineEnds(io.RawIOBase):
         if data.endswith(b"\r") and len(data) > 1:
             data, self._held = data[:-1], b"\r"
         return data
+
+
+def find_separator(header: bytes, path: Path) -> str:
+    """Return what a file is split at whose separator nobody has named."""
+    if b"\t" in header:
+        return "\t"
+    if b"," in header:
+        return ","
+    # One column has nothing between: then the name says it, as texts have commas.
+    if path.name.lower().removesuffix(".gz").removesuffix(".xz").endswith(".tsv"):
+        return "\t"
+    return ";" if b";" in header else ","  # as spreadsheets save CSV where 3,7 is a number
 
 
 def refuse_separator(separator: str, path: Path) -> None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.data import Columns, open_source
-from plait.data.separated import refuse_separator
+from plait.data.separated import find_separator, refuse_separator
 from plait.data.source import plain_text, written_label
 from plait.draft.words import COLUMN_WORDS, find_decimal_comma, is_number, words_of
 from plait.errors import DataError, UsageError
@@ -204,7 +204,8 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
         notes.append("no header line: columns are called column1, column2, ...")
         line = separator.join(f"column{i}" for i in range(1, len(first) + 1)) + "\n"
     copied = _copy(path, scratch, encoding, line) if encoding != "utf-8" or line else path
-    told = separator if separator != ("\t" if "\t" in text.split("\n", 1)[0] else ",") else None
+    header = line or text.split("\n", 1)[0]
+    told = separator if separator != find_separator(header.encode(errors="replace"), path) else None
     columns, more = _read_columns(open_source(copied, separator=separator, quoting=quoting), path)
     return LookedAt(path, copied, told, quoting, columns, notes + more)
 

@@ -12,7 +12,7 @@ import numpy as np
 from plait.config import TaskConfig
 from plait.config.checking import validate
 from plait.data.labels import LabelError, build_reader
-from plait.data.rows import RowReader
+from plait.data.rows import FileReport, RowReader
 from plait.data.source import LIST_MARK, written_label
 from plait.draft.files import pick
 from plait.draft.held_out import choose_fraction
@@ -73,8 +73,10 @@ class TaskDraft:
     """Rows that can be used."""
     classes: list[int] = field(default_factory=list)
     """Training rows of each class."""
-    skipped: dict[str, int] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
     """Rows of the user's files that cannot be used, by reason."""
+    first_skipped: str = ""
+    """Where the first of them is, if that can be told."""
     dev_fraction: float | None = None
     """Part of the training rows that becomes dev; None where there are dev files."""
     guesses: dict[str, Guess] = field(default_factory=dict)
@@ -289,7 +291,6 @@ def _with_wishes(name: str, label: LabelGuess, wishes: Wishes) -> LabelGuess:
 def _count_rows(draft: TaskDraft) -> None:
     """Count the rows that can be used, and those that cannot, in every file."""
     rows: Counter[SplitName] = Counter()
-    skipped: Counter[str] = Counter()
     if draft.is_chosen:
         _count_chosen(draft)
         return
@@ -309,8 +310,8 @@ def _count_rows(draft: TaskDraft) -> None:
             columns = pick(roles.text, roles.label)
             reader = RowReader(file.source(), columns, labels, "skip")
             rows[split] += sum(len(found) for found in reader)
-            skipped.update(reader.report().skipped)
-    draft.num_rows, draft.skipped = dict(rows), dict(skipped)
+            _note_skipped(draft, file, reader.report())
+    draft.num_rows = dict(rows)
 
 
 def _count_chosen(draft: TaskDraft) -> None:
@@ -318,7 +319,6 @@ def _count_chosen(draft: TaskDraft) -> None:
     column = draft.roles.split
     assert column is not None
     rows: Counter[SplitName] = Counter()
-    skipped: Counter[str] = Counter()
     columns = replace(pick(draft.roles.text, draft.roles.label), where=(column,))
     for split, words in draft.split_words.items():
         if split == "test":
@@ -328,8 +328,15 @@ def _count_chosen(draft: TaskDraft) -> None:
             source, labels = file.source(), draft.make_reader()
             reader = RowReader(source, columns, labels, "skip", where={column: words})
             rows[split] += sum(len(found) for found in reader)
-            skipped.update(reader.report().skipped)
-    draft.num_rows, draft.skipped = dict(rows), dict(skipped)
+            _note_skipped(draft, file, reader.report())
+    draft.num_rows = dict(rows)
+
+
+def _note_skipped(draft: TaskDraft, file: LookedAt, report: FileReport) -> None:
+    """Add up the rows of a file that cannot be used, and keep where the first of all is."""
+    draft.skipped.update(report.skipped)
+    if report.places and not draft.first_skipped and not file.is_mended:  # a copy has other lines
+        draft.first_skipped = f"{file.given.name}, {report.places[0]}"
 
 
 def _count_classes(draft: TaskDraft, first: LookedAt) -> None:
@@ -351,7 +358,15 @@ def _count_classes(draft: TaskDraft, first: LookedAt) -> None:
         shown = ", ".join(map(repr, columns))
         raise DataError(f"no training row has {which} in column {shown}", path=first.given)
     if len(seen) == 1 and len(columns) == 1:
-        raise _constant(columns[0], first)
+        known = draft.config.labels
+        if draft.config.kind != "classes" or len(known) == 1:
+            raise _constant(columns[0], first)
+        only = known[int(min(seen))]
+        raise DataError(
+            f"of the labels {', '.join(known)}, training rows have {only} alone in "
+            f"column {columns[0]!r}; mend the others (--labels), or add rows that have them",
+            path=first.given,
+        )
     if draft.config.kind != "score":
         draft.classes = [seen[float(i)] for i in range(len(draft.config.labels))]
 
@@ -426,7 +441,8 @@ def _warn(draft: TaskDraft) -> None:
             "may have any number; --label names those that are, or the only one"
         )
     if draft.skipped:
-        notes.append(f"rows that cannot be used are skipped: {_reasons(draft)}")
+        place = f"; the first is in {draft.first_skipped}" if draft.first_skipped else ""
+        notes.append(f"rows that cannot be used are skipped: {_reasons(draft)}{place}")
     if draft.label.strays:
         shown = ", ".join(repr(value[:20]) for value in draft.label.strays[:5])
         notes.append(f"among the labels, which are numbers, are others: {shown}")

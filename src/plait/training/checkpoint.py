@@ -105,7 +105,7 @@ def save_weights(path: Path, model: MultitaskModel) -> None:
 
 def load_weights(path: Path, model: MultitaskModel, team: Team = ALONE) -> None:
     """Read the model back; of a team, the leader does so for all."""
-    _load_model(path, model, team.spread(lambda: read_weights(path)))
+    _load_model(path, model, team.spread(lambda: _read_numbers(path)))
 
 
 def write_weights(
@@ -119,6 +119,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Read a model's tensors by their names."""
     with _open(path) as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def _read_numbers(path: Path) -> dict[str, Tensor]:
+    """Read a model's tensors, and refuse those that would answer with what is no number."""
+    weights = read_weights(path)
+    for name, tensor in weights.items():
+        if not tensor.float().sum().isfinite():
+            raise RunError(
+                f"{path} is damaged: {name} holds what is no number; copy or train it again"
+            )
+    return weights
 
 
 def read_metadata(path: Path) -> dict[str, str]:

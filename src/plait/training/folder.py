@@ -23,7 +23,7 @@ import json
 import os
 import platform
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ import torch
 from plait import __version__
 from plait.config import RunConfig, differences, read_resolved, to_toml
 from plait.data.locks import lock
-from plait.errors import DiskFullError, RunError
+from plait.errors import DiskFullError, RecipeError, RunError
 from plait.training.checkpoint import (
     atomic_path,
     disk_full,
@@ -125,7 +125,22 @@ class RunFolder:
             }
             found = [hint for name, hint in hints.items() if (self.path / name).is_file()]
             raise RunError(f"{self.path} is not a run: {(found or ['it has no recipe.toml'])[0]}")
-        return read_resolved(self.recipe)
+        try:
+            return read_resolved(self.recipe)
+        except RecipeError as error:
+            made_by = self._version()
+            if made_by in (None, __version__):
+                raise
+            raise RecipeError(
+                f"{error}; the run was made by plait {made_by}, and this is {__version__}: use a "
+                "version that knows it"
+            ) from error
+
+    def _version(self) -> str | None:
+        """Return which plait made the run, where that can be told."""
+        with suppress(RunError):
+            return self.read_json(self.info).get("plait")
+        return None
 
     def require_begun(self) -> None:
         """Refuse a folder with a recipe that nobody has trained in, such as a drafted one."""
@@ -241,7 +256,7 @@ def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -
         return folder
     if not resume:
         if is_taken(path):
-            raise _exists(path, command)
+            raise _exists(folder, command)
         return folder
     if not path.is_dir():
         raise RunError(f"there is no run at {path} to resume; leave out --resume to start one")
@@ -264,10 +279,11 @@ def _is_stillborn(folder: RunFolder) -> bool:
     return all(item.name.startswith(".") for item in folder.path.iterdir())
 
 
-def _exists(path: Path, command: str) -> RunError:
+def _exists(folder: RunFolder, command: str) -> RunError:
+    is_begun = folder.recipe.is_file() and (folder.info.is_file() or folder.lock.exists())
+    go_on = f"go on there with `{command}`, or " if is_begun else ""
     return RunError(
-        f"{path} exists already and is not overwritten; go on there with "
-        f"`{command}`, or choose another --out"
+        f"{folder.path} exists already and is not overwritten; {go_on}choose another --out"
     )
 
 
@@ -283,7 +299,7 @@ def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) 
     with file:
         take_lock(file, folder)
         if folder.recipe.exists() and not resume:  # another process was quicker
-            raise _exists(folder.path, command)
+            raise _exists(folder, command)
         remove_leftovers(folder.path)
         if not folder.recipe.exists():
             write_text(folder.recipe, to_toml(config))

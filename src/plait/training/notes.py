@@ -51,9 +51,11 @@ def note_data(
             yield from _note_twice(name, train[name], unlabelled[name])
     for name in parts.tasks:
         if name in train:
-            yield from _note_missing(parts, name, train[name], "training", "is never learnt")
+            so_what = ("is never learnt", "are never learnt")
+            yield from _note_missing(parts, name, train[name], "training", so_what)
         if name in dev:
-            yield from _note_missing(parts, name, dev[name], "dev", "counts as 0 in macro averages")
+            so_what = ("counts as 0 in macro averages", "count as 0 in macro averages")
+            yield from _note_missing(parts, name, dev[name], "dev", so_what)
     yield from _note_unknown(parts, {**dev, **train})
     for name, dataset in {**dev, **train}.items():
         yield from _note_cut(parts, name, dataset)
@@ -119,9 +121,9 @@ def _note_twice(name: str, train: Dataset, unlabelled: Dataset) -> Iterator[str]
 
 
 def _note_missing(
-    parts: Parts, name: str, dataset: Dataset, split: str, so_what: str
+    parts: Parts, name: str, dataset: Dataset, split: str, so_what: tuple[str, str]
 ) -> Iterator[str]:
-    """Name the classes or labels that no row has."""
+    """Name the classes or labels that no row has, and what becomes of one or of several."""
     spec, labels = parts.tasks[name].spec, dataset.labels
     if labels is None or not spec.labels:
         return
@@ -133,7 +135,8 @@ def _note_missing(
     if missing:
         names = ", ".join(missing[:MOST_NAMES])
         more = f" and {len(missing) - MOST_NAMES} more" if len(missing) > MOST_NAMES else ""
-        yield f"{name}: no {split} row has the label {names}{more}, which {so_what}"
+        label, verbs = ("labels", so_what[1]) if len(missing) > 1 else ("label", so_what[0])
+        yield f"{name}: no {split} row has the {label} {names}{more}, which {verbs}"
 
 
 def _note_unknown(parts: Parts, datasets: Mapping[str, Dataset]) -> Iterator[str]:

@@ -94,9 +94,16 @@ class Start:
         model.load_state_dict({**own, **{name: weights[name] for name in wanted}})
 
     def notes(self, config: RunConfig, out: Path) -> list[str]:
-        """Say what of the run is left behind: a calibration, heads of tasks that changed."""
+        """Say what of the run is left behind: a calibration, tokens, heads of changed tasks."""
         told = []
-        if not self.is_resumed and self.folder.calibration.is_file() and self.taken_over(config):
+        taken_over = [] if self.is_resumed else self.taken_over(config)
+        if taken_over and config.encoder.max_length < (theirs := self._max_length()):
+            told.append(
+                f"{', '.join(taken_over)}: {self.folder.path} read {theirs} tokens of an input, "
+                f"and this run reads {config.encoder.max_length} (encoder.max_length): longer "
+                f"inputs lose more; -o encoder.max_length={theirs} reads as much as before"
+            )
+        if taken_over and self.folder.calibration.is_file():
             told.append(
                 f"the calibration of {self.folder.path} belongs to its model, not to this one, and "
                 f"is left behind; once trained, `plait calibrate {out}` fits one"
@@ -108,6 +115,10 @@ class Start:
                     "its head begins anew"
                 )
         return told
+
+    def _max_length(self) -> int:
+        """Return how many tokens of an input the run read."""
+        return self.folder.read_config().encoder.max_length
 
 
 def changes(old: TaskConfig, new: TaskConfig) -> list[str]:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from plait.web.limits import Limits
 
 
+LINGER_S = 2.0
+"""Seconds in which a client that is refused may still talk, unheard. A socket that is closed with
+words unread resets the connection, and why it was refused is lost on the way."""
+
+
 def limit_heads(limits: Limits) -> type[HttpToolsProtocol]:
     """Return what uvicorn speaks HTTP with, for heads within the limits."""
 
@@ -27,7 +32,7 @@ def limit_heads(limits: Limits) -> type[HttpToolsProtocol]:
             super().__init__(*args, **kwargs)
             self._timer: TimerHandle | None = None
             self._num_bytes = 0
-            self._is_in_body = self._had_end = False
+            self._is_in_body = self._had_end = self._is_refused = False
 
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -38,6 +43,8 @@ def limit_heads(limits: Limits) -> type[HttpToolsProtocol]:
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
+            if self._is_refused:
+                return
             self._had_end = False
             super().data_received(data)
             if self._is_in_body or self._had_end or self.transport.is_closing():
@@ -78,8 +85,14 @@ def limit_heads(limits: Limits) -> type[HttpToolsProtocol]:
 
         def _refuse(self, status: bytes) -> None:
             """Say why in a line, since there is no request yet to answer, and hang up."""
+            self._rest()
+            self._is_refused = True
             end = b"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
             self.transport.write(b"HTTP/1.1 " + status + end)
-            self.transport.close()
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+                self._timer = self.loop.call_later(LINGER_S, self.transport.close)
+            else:
+                self.transport.close()
 
     return Connection
