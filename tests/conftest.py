@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,22 @@ from plait.types import Batch, TaskSpec, Tokens
 # How long an example takes is the machine's business: a busy one is not a failing test.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--until",
+        type=float,
+        metavar="TIME",
+        help="skip tests that would begin after this time, in seconds as `date +%%s` has them",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures are set up, which may take most of the time
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    until = item.config.getoption("--until")
+    if until is not None and time.time() > until:
+        pytest.skip("no time is left for it (--until)")
 
 
 @pytest.fixture(scope="session")
