@@ -29,6 +29,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
         "about": "Three runs averaged.",
         "parameters": 33400000,
         "how_chosen": "On folds of train.",
+        "goal": 0.798,
         "dev": dev_figures({"sst": 0.56, "quora": 0.89, "sts": 0.9}),
         "interval": {"overall": [0.79, 0.81]},
         "quora_without_implied": 0.87,
@@ -36,7 +37,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
         "hardware": "NVIDIA H200",
     }
     (best / "soup.json").write_text(json.dumps(model), encoding="utf-8")
-    lesser = {"name": "lesser", "about": "One run.", "caution": "It has seen Quora."}
+    lesser = {"name": "lesser", "about": "One run.", "caution": "It has seen Quora.", "goal": 0.79}
     lesser["dev"] = dev_figures({"sst": 0.5, "quora": 0.9, "sts": 0.9})
     (best / "lesser.json").write_text(json.dumps(lesser), encoding="utf-8")
     tried = [{"what": "larger rate", "setting": "lr=1e-4", "fold_overall": 0.7812, "verdict": "no"}]
@@ -216,8 +217,18 @@ def test_the_best_model_and_the_log(whole):
 def test_a_caution_stands_wherever_its_model_does(whole):
     told = " ".join(whole.split())
     best_first = "**Best models**, overall: soup .800, lesser .783 ([more](#best-models))."
-    assert f"{best_first} Of lesser: It has seen Quora. - **Not" in told
+    assert f"{best_first} Of lesser: It has seen Quora. - **Goals" in told
     assert "- **It has seen Quora.**" in told
+
+
+def test_goals_are_told_whether_met_or_missed(whole):
+    told = " ".join(whole.split())
+    assert (
+        "- **Goals** set beforehand, overall: .790 for lesser, missed (.783); .798 for soup, met "
+        "(.800). - **Not"
+    ) in told
+    assert "- Goal set beforehand, `overall`: .798, met -" in told
+    assert "- Goal set beforehand, `overall`: .790, missed by .007 " in told
 
 
 def test_what_was_held_is_told(whole):

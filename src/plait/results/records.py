@@ -157,11 +157,21 @@ class BestModel(_Part):
     """What to have in mind with its figures, such as data that its encoder has seen."""
     parameters: int | float | str | None = None
     how_chosen: str = ""
+    goal: float | None = None
+    """The overall that was hoped for, set before anything was trained."""
     dev: DevFigures
     interval: dict[str, tuple[float, float]] = {}
     quora_without_implied: float | None = None
     seconds: float | None = None
     hardware: str = "not said"
+
+    @property
+    def lacks(self) -> float:
+        """How far below its goal the model is; 0 where it is not."""
+        overall = self.dev.figure("overall")
+        if self.goal is None or overall is None:
+            return 0.0
+        return max(0.0, self.goal - overall)
 
 
 class Experiment(_Part):

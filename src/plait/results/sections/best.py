@@ -26,6 +26,9 @@ def show_best(results: Results) -> list[str]:
         lines += paragraph(f"**{model.name}**: {model.about}")
         lines += _best_table(model, results)
         told = [f"**{model.caution}**"] if model.caution else []
+        if model.goal is not None:
+            missed = f"missed by {figure(model.lacks)}" if model.lacks else "met"
+            told.append(f"Goal set beforehand, `overall`: {figure(model.goal)}, {missed}")
         if model.how_chosen:
             told.append(f"How it was chosen: {model.how_chosen}")
         if model.parameters is not None:

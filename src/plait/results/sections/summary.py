@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plait.results.gathering import Results
+    from plait.results.records import BestModel
 
 
 def show_summary(results: Results) -> list[str]:
@@ -69,8 +70,24 @@ def show_summary(results: Results) -> list[str]:
         told.append(
             f"**Best models**, overall: {models} ([more](#best-models)).{''.join(cautions)}"
         )
+    if any(model.goal for model in results.best):
+        told.append(_tell_goals(results.best))
     told.append(f"**Not the same**: {_departures(results)} ([more](#settings)).")
     return lines + items(told)
+
+
+def _tell_goals(models: Sequence[BestModel]) -> str:
+    """Say which of the goals that were set beforehand are met, each by the best that has it."""
+    first: dict[float, BestModel] = {}
+    for model in models:
+        if model.goal is not None:
+            first.setdefault(model.goal, model)
+    shown = [
+        f"{figure(goal)} for {model.name}, {'missed' if model.lacks else 'met'} "
+        f"({figure(model.dev.figure('overall'))})"
+        for goal, model in sorted(first.items())
+    ]
+    return f"**Goals** set beforehand, overall: {'; '.join(shown)}."
 
 
 def _verb(number: int, verb: str) -> str:
