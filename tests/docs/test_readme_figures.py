@@ -33,6 +33,17 @@ def test_the_best_models():
     assert theirs.startswith(published[1])
 
 
+def test_a_named_seed_is_no_mean():
+    means = []
+    for name in ("single", "distilled"):
+        found = re.search(r"mean (\.\d{3})", read("best", f"{name}.json")["about"])
+        assert found is not None
+        means.append(found[1])
+    single, distilled = means
+    told = f"they come to {single}, and distilled to {distilled}, in the mean."
+    assert told in " ".join(README.split())
+
+
 def test_steps_on_a_gpu():
     for beginning, name in (
         ("a training step, BERT-base, batches of 8,", "train-8"),
