@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -304,6 +305,34 @@ def test_the_cache_serves_when_the_hub_does_not(hub: Hub, monkeypatch: pytest.Mo
     hub.asked.clear()
     assert find_encoder("owner/name") == first
     assert hub.asked == []
+
+
+def test_a_commit_that_is_there_needs_no_question(hub: Hub) -> None:
+    hub.repos["owner/name"] = FILES
+    first = find_encoder("owner/name", revision=COMMIT)
+    hub.asked.clear()
+    assert find_encoder("owner/name", revision=COMMIT) == first
+    assert hub.asked == []
+    for path in first.weights:  # as of a download that was cut off
+        path.unlink()
+    assert find_encoder("owner/name", revision=COMMIT) == first
+    assert hub.asked
+    hub.asked.clear()
+    assert find_encoder("owner/name").revision == COMMIT  # a branch may have moved
+    assert hub.asked
+
+
+def test_tries_are_not_told_one_by_one(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    unreachable(monkeypatch)
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    refused("owner/name", "the Hub cannot be reached and owner/name is not", revision="9" * 40)
+    assert caplog.messages == []
+    logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s")
+    assert caplog.messages == ["Retrying in 1s"]  # of others that use it
+    assert len(waited) in (0, 5)  # versions before 2 do not try again
 
 
 def test_unknown_gated_and_wrong_revision(hub: Hub) -> None:

