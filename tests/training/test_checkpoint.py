@@ -228,6 +228,30 @@ def test_weights_come_back(tmp_path, tiny_model):
     assert_same_model(model, other)
 
 
+def test_masks_and_large_weights_are_not_taken_for_damage(tmp_path, tiny_model):
+    """A mask has infinities, and numbers that are all finite may add up to one."""
+    models = [tiny_model(seed=seed) for seed in (1, 2)]
+    for model in models:
+        model.encoder.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
+        model.encoder.register_buffer("floor", torch.full((4, 4), torch.finfo(torch.float).min))
+    parameter = next(models[0].parameters())
+    parameter.data.fill_(1e38)
+    save_weights(tmp_path / "m.safetensors", models[0])
+    load_weights(tmp_path / "m.safetensors", models[1])
+    assert_same_model(*models)
+
+
+@pytest.mark.parametrize(("name", "value"), [("", torch.inf), ("", torch.nan), ("mask", torch.nan)])
+def test_what_is_no_number_is_refused(tmp_path, tiny_model, name, value):
+    model = tiny_model()
+    model.encoder.register_buffer("mask", torch.zeros(4))
+    wanted = f"encoder.{name}" if name else next(iter(dict(model.named_parameters())))
+    model.state_dict()[wanted].view(-1)[-1] = value
+    save_weights(tmp_path / "m.safetensors", model)
+    with pytest.raises(RunError, match=f"is damaged: {wanted} holds what is no number"):
+        load_weights(tmp_path / "m.safetensors", model)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
 def test_a_model_can_be_read_by_those_who_may_read_the_rest(tmp_path, tiny_model):
     before = os.umask(0o027)

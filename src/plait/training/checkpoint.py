@@ -105,7 +105,8 @@ def save_weights(path: Path, model: MultitaskModel) -> None:
 
 def load_weights(path: Path, model: MultitaskModel, team: Team = ALONE) -> None:
     """Read the model back; of a team, the leader does so for all."""
-    _load_model(path, model, team.spread(lambda: _read_numbers(path)))
+    learnt = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    _load_model(path, model, team.spread(lambda: _read_numbers(path, learnt)))
 
 
 def write_weights(
@@ -121,11 +122,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
-def _read_numbers(path: Path) -> dict[str, Tensor]:
-    """Read a model's tensors, and refuse those that would answer with what is no number."""
+def _read_numbers(path: Path, learnt: Collection[str]) -> dict[str, Tensor]:
+    """Read a model's tensors, and refuse those that would answer with what is no number.
+
+    What is not `learnt` may be infinite, as masks are.
+    """
     weights = read_weights(path)
     for name, tensor in weights.items():
-        if not tensor.float().sum().isfinite():
+        if tensor.float().sum().isfinite():  # quick; but large numbers may add up to too much
+            continue
+        is_fine = tensor.isfinite() if name in learnt else ~tensor.isnan()
+        if not is_fine.all():
             raise RunError(
                 f"{path} is damaged: {name} holds what is no number; copy or train it again"
             )
