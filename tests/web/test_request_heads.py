@@ -153,3 +153,29 @@ def test_a_head_begun_during_an_answer_does_not_end_it():
         return told + await reader.read()
 
     assert talk_to(talk, seconds=1.5).count(b"HTTP/1.1 200 ") == 2
+
+
+def test_a_head_too_long_during_an_answer_does_not_end_it(caplog):
+    """The answer goes out whole, then the word about what came after it."""
+
+    async def talk(reader, writer):
+        writer.write((HEAD + b"\r\n") * 2)
+        await asyncio.sleep(0.02)
+        writer.write(HEAD + b"X: " + b"x" * 50_000)
+        return await reader.read()
+
+    told = talk_to(talk, seconds=10)
+    assert [part[:3] for part in told.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"431"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_head_too_long_during_the_last_answer_is_not_told():
+    async def talk(reader, writer):
+        writer.write(HEAD + b"Connection: close\r\n\r\n")
+        await asyncio.sleep(0.02)
+        writer.write(HEAD + b"X: " + b"x" * 50_000)
+        return await reader.read()
+
+    told = talk_to(talk, seconds=10)
+    assert told.startswith(b"HTTP/1.1 200 ")
+    assert told.count(b"HTTP/1.1 ") == 1

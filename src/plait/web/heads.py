@@ -33,6 +33,7 @@ def limit_heads(limits: Limits) -> type[HttpToolsProtocol]:
             self._timer: TimerHandle | None = None
             self._num_bytes = 0
             self._is_in_body = self._had_end = self._is_refused = False
+            self._refusal = b""
 
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -64,6 +65,14 @@ def limit_heads(limits: Limits) -> type[HttpToolsProtocol]:
             self._is_in_body, self._had_end = False, True
             super().on_message_complete()
 
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self._refusal and not self._is_answering() and not self.transport.is_closing():
+                self._tell(self._refusal)
+
+        def _is_answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
         def _watch(self) -> None:
             if self._timer is None:
                 self._timer = self.loop.call_later(limits.head_seconds, self._give_up)
@@ -76,7 +85,7 @@ def limit_heads(limits: Limits) -> type[HttpToolsProtocol]:
 
         def _give_up(self) -> None:
             self._timer = None
-            if self.cycle is not None and not self.cycle.response_complete:
+            if self._is_answering():
                 self._watch()  # the request before it is still being answered
             elif self._num_bytes:
                 self._refuse(b"408 Request Timeout")
@@ -84,9 +93,16 @@ def limit_heads(limits: Limits) -> type[HttpToolsProtocol]:
                 self.transport.close()
 
         def _refuse(self, status: bytes) -> None:
-            """Say why in a line, since there is no request yet to answer, and hang up."""
+            """Hear no more, and say why, once the requests before it are answered."""
             self._rest()
             self._is_refused = True
+            if self._is_answering():
+                self._refusal = status
+            else:
+                self._tell(status)
+
+        def _tell(self, status: bytes) -> None:
+            """Say it in a line, since there is no request yet to answer, and hang up."""
             end = b"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
             self.transport.write(b"HTTP/1.1 " + status + end)
             if self.transport.can_write_eof():
