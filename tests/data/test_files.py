@@ -130,6 +130,8 @@ def test_missing_column(tmp_path: Path, write_rows: WriteRows, kind: str) -> Non
         ("data.csv", "id,text;label", ["id", "text;label"]),
         ("data.csv", "id;no\ttext", ["id;no", "text"]),
         ("data.tsv", "id;text", ["id;text"]),
+        ("data.csv", '"text, as it came";label', ["text, as it came", "label"]),
+        ("data.csv", '"text ""a, b""";label', ['text "a, b"', "label"]),
     ],
 )
 def test_semicolons_are_found_where_nothing_else_separates(
@@ -137,6 +139,16 @@ def test_semicolons_are_found_where_nothing_else_separates(
 ) -> None:
     (tmp_path / name).write_text(f"{header}\n", encoding="utf-8")
     assert open_source(tmp_path / name).names() == columns
+
+
+def test_a_sign_inside_a_quoted_name_separates_nothing(tmp_path: Path) -> None:
+    for header in ('"text; raw"', '"text, raw"', '"text\traw"'):
+        (tmp_path / "data.csv").write_text(f"{header}\none; two\n", encoding="utf-8")
+        source = open_source(tmp_path / "data.csv")
+        assert source.names() == [header.strip('"')]
+        assert source.separator == ","
+    told = open_source(tmp_path / "data.csv", quoting=False)
+    assert told.names() == ['"text', 'raw"']  # a quote is a sign like others there
 
 
 def test_missing_column_may_be_a_wrong_separator(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class Separated(Source):
             if re.fullmatch(rb"sep=.", line):
                 raise DataError("the line is for Excel alone; take it out", path=self.path, line=1)
             if self.separator is None:
-                self.separator = find_separator(line, self.path)
+                self.separator = find_separator(line, self.path, quoting=self.quoting)
             for number, record in self._records(stream):
                 header = [name.strip() for name in record]
                 if any("\udc80" <= c <= "\udcff" or c == "\0" for name in header for c in name):
@@ -234,8 +234,10 @@ class _WholeLineEnds(io.RawIOBase):
         return data
 
 
-def find_separator(header: bytes, path: Path) -> str:
+def find_separator(header: bytes, path: Path, *, quoting: bool) -> str:
     """Return what a file is split at whose separator nobody has named."""
+    if quoting:  # what a quoted name has inside separates nothing
+        header = re.sub(rb'(?<![^\t,;])"(?:[^"]|"")*"', b"", header)
     if b"\t" in header:
         return "\t"
     if b"," in header:

@@ -204,8 +204,8 @@ def look_at(path: Path, reading: Reading, scratch: Path) -> LookedAt:
         notes.append("no header line: columns are called column1, column2, ...")
         line = separator.join(f"column{i}" for i in range(1, len(first) + 1)) + "\n"
     copied = _copy(path, scratch, encoding, line) if encoding != "utf-8" or line else path
-    header = line or text.split("\n", 1)[0]
-    told = separator if separator != find_separator(header.encode(errors="replace"), path) else None
+    header = (line or text.split("\n", 1)[0]).encode(errors="replace")
+    told = None if find_separator(header, path, quoting=quoting) == separator else separator
     columns, more = _read_columns(open_source(copied, separator=separator, quoting=quoting), path)
     return LookedAt(path, copied, told, quoting, columns, notes + more)
 
