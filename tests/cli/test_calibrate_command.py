@@ -284,3 +284,32 @@ def test_what_cannot_be_taken_from_others_is_told(plait, run, folds, tiny_recipe
     assert f"note: alike is left as it is: it is no task of {folds}" in done.err
     assert f"{folds} was trained otherwise than {tmp_path / 'new'} (" in done.err
     assert set(Predictor.load(tmp_path / "new").scalings) == {"mood"}
+
+
+def test_rows_that_several_left_out_are_in_one_half(plait, run, folds, tmp_path):
+    """Else what suits one's answer to a row were tried on another's answer to the same row."""
+    first = load(folds).members[0].folder
+    twins = [shutil.copytree(first, tmp_path / name) for name in ("one", "two")]
+    assert plait("ensemble", *twins, "--out", tmp_path / "twins", "--how", "mean").code == 0
+    assert plait("calibrate", run, "--from", tmp_path / "twins", "--offsets").code == 0
+    kept = json.loads((run / "calibration.json").read_text())["tasks"]["mood"]
+    mood = answer_left_out(first)[1]["mood"]
+    both = np.concatenate([mood.dataset.fingerprints] * 2)
+    labels, chances = (np.concatenate([part] * 2) for part in (mood.labels, mood.uncalibrated))
+    together, alone = (fit(labels, chances, offsets=True, groups=g) for g in (both, None))
+    assert kept["after"] == pytest.approx(together.after)
+    assert alone.after != pytest.approx(together.after)
+
+
+def test_a_task_of_which_nobody_left_rows_out_is_told(plait, run, folds, monkeypatch):
+    from plait.fitting import calibrate
+
+    def without(*args, **options):
+        model, answers = answer_left_out(*args, **options)
+        return model, {name: task for name, task in answers.items() if name != "same"}
+
+    monkeypatch.setattr(calibrate, "answer_left_out", without)
+    done = plait("calibrate", run, "--from", folds)
+    assert done.code == 0, done.err
+    assert f"note: same is left as it is: no row of it was left out by {folds}" in done.err
+    assert set(Predictor.load(run).scalings) == {"mood"}

@@ -88,19 +88,18 @@ class PooledAnswers:
     labels: Floats
     uncalibrated: Floats
     """Probabilities [rows, classes], as the models give them."""
-    groups: Hashes | None
-    """As of the answers of one."""
+    groups: Hashes
+    """As of the answers of one; where nobody knows, several answers to one row belong together."""
 
     @classmethod
     def of(cls, parts: Sequence[TaskAnswers]) -> PooledAnswers:
         """Put the answers of several to the same task together, one after the other."""
-        groups = [part.groups for part in parts]
-        known = [group for group in groups if group is not None]
+        groups = [(part.groups, part.dataset) for part in parts]
         return cls(
             parts[0].spec,
             np.concatenate([part.labels for part in parts]),
             np.concatenate([part.uncalibrated for part in parts]),
-            np.concatenate(known) if len(known) == len(parts) else None,
+            np.concatenate([rows.fingerprints if own is None else own for own, rows in groups]),
         )
 
 

@@ -118,6 +118,9 @@ def borrow(
         )
         for name in found.keys() & answers.keys():
             found[name].append(answers[name])
+    for name, parts in found.items():
+        if mine[name]["kind"] in KINDS and not parts:
+            note(f"{name} is left as it is: no row of it was left out by {other}")
     pooled = {name: PooledAnswers.of(parts) for name, parts in found.items() if parts}
     fits, reason = _fit(other, pooled, "left-out", note, offsets=offsets)
     if reason:
