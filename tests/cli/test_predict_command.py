@@ -204,6 +204,9 @@ def test_columns_of_the_file_choose_the_tasks(plait, trained, tmp_path):
     path.write_text(f"{','.join(columns['same'])}\nfine,good\n", encoding="utf-8")
     done = plait("predict", trained, "--input", path)
     assert ("same_label" in done.out, "mood" in done.out) == (True, False)
+    parts = tmp_path / "parts"
+    assert plait("predict", trained, "--input", tmp_path / "x*.csv", "--output", parts).code == 0
+    assert "same_label" in next(parts.glob("*.csv")).read_text(encoding="utf-8")
     both = [*columns["mood"], *columns["same"]]
     path.write_text(f"{','.join(both)}\nfine,good,well\n", encoding="utf-8")
     assert "say which task with --task" in plait("predict", trained, "--input", path).complaint()

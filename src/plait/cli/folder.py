@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from plait.errors import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from plait.engines import Engine
@@ -56,6 +57,7 @@ def predict_folder(request: FolderRequest) -> None:
         from plait.answers.folder import answer_folder
         from plait.answers.parts import find_files, make_plan, refuse_own_answers
         from plait.answers.stream import choose_tasks
+        from plait.data import open_source
         from plait.ensemble import load
 
         files = find_files(str(pattern))
@@ -65,7 +67,11 @@ def predict_folder(request: FolderRequest) -> None:
         note_unfinished(request.run, display)
         model = load(request.run, device=device, precision=request.precision)
         num_texts = len(request.column) if request.column else None
-        names = choose_tasks(model, request.tasks, num_texts)
+        here: Sequence[str] = ()
+        if not (request.tasks or request.column):  # the others have the same columns
+            first = open_source(files[0], separator=request.separator, quoting=request.quoting)
+            here = first.names()
+        names = choose_tasks(model, request.tasks, num_texts, here)
         least = choose_thresholds(
             model, names, request.accuracy, request.threshold, request.data, display
         )
