@@ -216,6 +216,20 @@ def test_a_label_of_one_row_is_no_groups_fault(write_recipe):
     assert TOGETHER not in sentences(report)
 
 
+def test_what_groups_leave_may_be_in_one_fold(write_recipe, found, monkeypatch):
+    """Two labels of one text each, twenty times; whoever is asked about them has seen neither."""
+    texts = [("bad", "the film was awful ."), ("good", "the book was great .")] * 20
+    rows = [f"{i},{text},{label}," for i, (label, text) in enumerate(texts)]
+    rows += [f"{40 + i},of a {thing} ?,odd,one" for i, thing in enumerate(THINGS)]
+    monkeypatch.setattr(
+        "plait.check.mislabelled.fold_of", lambda groups, _: (np.arange(len(groups)) >= 40) * 1
+    )
+    names = {"labels": ["bad", "good", "odd"], "group": "author"}
+    text = "\n".join(["id,text,label,author", *rows])
+    told = found(check_recipe(write_recipe(text, None, **names), mislabelled=True), "mislabelled")
+    assert told.sentence.endswith("so no row is suspected")
+
+
 def test_many_labels_are_not_all_named(write_recipe, found):
     names = [f"mood {i}" for i in range(5)]
     rows = [f"{i},{THINGS[i % 10]} {i},{names[i % 5]}" for i in range(60)]

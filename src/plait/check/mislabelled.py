@@ -208,7 +208,8 @@ def check_mislabelled(
     if judge is _judge_classes and len(lost := find_lost(train, kept, folds)):
         known = ~np.isin(train.labels[kept], lost)
         kept, folds = kept[known], folds[known]
-        goes_on = len(kept) >= FEWEST and len(np.unique(train.labels[kept])) > 1
+        classes, parts = np.unique(train.labels[kept]), np.unique(folds)
+        goes_on = len(kept) >= FEWEST and min(len(classes), len(parts)) > 1
         yield _tell_lost(train, lost, "those rows are not looked at" if goes_on else NONE)
         if not goes_on:
             return
