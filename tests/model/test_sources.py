@@ -322,6 +322,15 @@ def test_a_commit_that_is_there_needs_no_question(hub: Hub) -> None:
     assert hub.asked
 
 
+def test_a_vocabulary_may_be_all_that_others_fetched(hub: Hub, tmp_path: Path) -> None:
+    """What says how to read it, such as its casing, may be missing, and nothing would say so."""
+    hub.repos["owner/name"] = {**FILES, "vocab.txt": b"[PAD]"}
+    snapshot = tmp_path / "hub" / "models--owner--name" / "snapshots" / COMMIT
+    some = ("config.json", "model.safetensors", "vocab.txt")
+    fill(snapshot, {name: hub.repos["owner/name"][name] for name in some})
+    assert find_encoder("owner/name", revision=COMMIT).tokenizer == snapshot / "tokenizer.json"
+
+
 def test_tries_are_not_told_one_by_one(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -206,15 +206,20 @@ def _fetch_from_hub(source: str, revision: str | None) -> EncoderFiles:
 
 
 def _find_in_cache(source: str, revision: str | None) -> EncoderFiles | None:
-    """Name the files of a commit that was fetched before; None where any is missing."""
+    """Name the files of a commit that was fetched before; None where any may be missing.
+
+    Others fetch what they need into the same cache, perhaps a vocabulary without what says how to
+    read it; a tokenizer.json has it all.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
         folder = snapshot_download(source, revision=revision, local_files_only=True)
-        return _find_in_folder(Path(folder), source, revision=revision)
+        found = _find_in_folder(Path(folder), source, revision=revision)
     except (EncoderError, HFValidationError, LocalEntryNotFoundError):  # a download that was cut
         return None
+    return found if found.tokenizer.name == "tokenizer.json" else None
 
 
 @contextmanager
