@@ -286,6 +286,20 @@ def test_what_cannot_be_taken_from_others_is_told(plait, run, folds, tiny_recipe
     assert set(Predictor.load(tmp_path / "new").scalings) == {"mood"}
 
 
+def test_what_members_outgrow_is_told(plait, folds):
+    """An ensemble with a calibration of its own is refused once its members have another."""
+    told = f"{folds} itself was calibrated with its members as they were before: "
+    for words in (["--from", folds], ["--left-out", "--undo"], ["--left-out"]):
+        assert told not in plait("calibrate", folds).out
+        done = plait("calibrate", folds, *words)
+        assert done.code == 0, done.err
+        assert told in done.out
+        assert "belongs to another model" in plait("evaluate", folds).complaint()
+    assert plait("calibrate", folds, "--undo").code == 0
+    assert told not in plait("calibrate", folds, "--left-out").out
+    assert plait("evaluate", folds).code == 0
+
+
 def test_rows_that_several_left_out_are_in_one_half(plait, run, folds, tmp_path):
     """Else what suits one's answer to a row were tried on another's answer to the same row."""
     first = load(folds).members[0].folder

@@ -9,7 +9,7 @@ import typer
 
 from plait.cli.evaluate import DeviceOption, RunArgument
 from plait.cli.train import DataOption
-from plait.errors import UsageError
+from plait.errors import RunError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +72,7 @@ def calibrate(
 
         there = take_away(run, left_out=left_out)
         typer.echo(f"{run} is {'no longer' if there else 'not'} calibrated.")
+        _tell_outgrown(run)
         return
     from plait.cli.display import Display
 
@@ -119,6 +120,23 @@ def calibrate(
         f"\nAfter: each half of the {rows} rows under what suits the other half."
         f"\nKept in {place}, fitted on all of them; `{again}` takes it away."
     )
+    _tell_outgrown(run)
+
+
+def _tell_outgrown(run: Path) -> None:
+    """Say so where an ensemble's own calibration fits its members no longer, and is refused."""
+    from plait.calibration import FILE
+    from plait.ensemble import is_ensemble, read_calibrations
+
+    if not is_ensemble(run) or not (run / FILE).is_file():
+        return
+    try:
+        read_calibrations(run)
+    except RunError:
+        typer.echo(
+            f"{run} itself was calibrated with its members as they were before: "
+            f"`plait calibrate {run}` does it anew, or takes it away with --undo."
+        )
 
 
 def _show(fits: Mapping[str, Fit], *, offsets: bool) -> None:
