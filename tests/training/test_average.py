@@ -50,6 +50,17 @@ def test_the_average_of_one_run_is_that_run(tiny_run, tmp_path):
     assert one.evaluate("dev").to_json() == alone.evaluate("dev").to_json()
 
 
+def test_a_damaged_model_spoils_no_mean(tiny_run, moved, tmp_path):
+    weights = load_file(moved / "model.safetensors")
+    name = next(name for name, tensor in weights.items() if tensor.is_floating_point())
+    weights[name].view(-1)[0] = torch.nan
+    save_file(weights, moved / "model.safetensors")
+    for runs in ([tiny_run, moved], [moved, tiny_run]):
+        with pytest.raises(RunError, match=f"moved.*is damaged: {name} holds what is no number"):
+            average_runs(runs, tmp_path / "soup")
+    assert not (tmp_path / "soup").exists()
+
+
 def test_what_is_in_the_folder(tiny_run, moved, tmp_path):
     out = average_runs([tiny_run, moved], tmp_path / "soup")
     names = ["encoder.json", "model.safetensors", "recipe.toml", "run.json", "tokenizer.json"]

@@ -83,6 +83,9 @@ def test_json_that_is_missing_or_damaged(tmp_path):
     folder.scores.write_text('{"dev": ')
     with pytest.raises(RunError, match=r"scores\.json is damaged: "):
         folder.read_json(folder.scores)
+    folder.scores.write_text("[1]")
+    with pytest.raises(RunError, match=r"scores\.json is damaged: it holds no names with values"):
+        folder.read_json(folder.scores)
 
 
 def test_checking_writes_nothing(tmp_path, tiny_recipe):

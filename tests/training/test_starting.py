@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import plait
 from plait.config import read_recipe
@@ -379,6 +379,16 @@ def test_what_is_no_table(recipe, tiny_run, wrong):
     recipe.write_text(text, encoding="utf-8")
     with pytest.raises(RecipeError, match=r"should be a table|tasks must be set"):
         read_recipe(recipe)
+
+
+def test_a_damaged_model_is_no_start(add, tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    weights = load_file(run / "model.safetensors")
+    name = next(name for name in weights if name.startswith("encoder."))
+    weights[name].view(-1)[0] = float("inf")
+    save_file(weights, run / "model.safetensors")
+    with pytest.raises(RunError, match=f"is damaged: {name} holds what is no number"):
+        add("out", run=run)
 
 
 def test_a_run_without_a_model(add, tiny_run, tmp_path):

@@ -23,7 +23,7 @@ from plait.errors import RunError
 from plait.training.checkpoint import (
     atomic_path,
     hash_file,
-    read_weights,
+    read_numbers,
     write_text,
     write_weights,
 )
@@ -108,10 +108,10 @@ def _compare(
 
 def _mean(members: Sequence[RunFolder]) -> dict[str, Tensor]:
     """Average tensor by tensor, in double precision; whole numbers must be the same in all."""
-    first = read_weights(members[0].weights)
+    first = read_numbers(members[0].weights)
     sums = {name: tensor.double() for name, tensor in first.items()}
     for member in members[1:]:
-        weights = read_weights(member.weights)
+        weights = read_numbers(member.weights)
         for name in [*first, *weights]:
             if not _is_alike(first.get(name), weights.get(name)):
                 raise RunError(

@@ -106,7 +106,7 @@ def save_weights(path: Path, model: MultitaskModel) -> None:
 def load_weights(path: Path, model: MultitaskModel, team: Team = ALONE) -> None:
     """Read the model back; of a team, the leader does so for all."""
     learnt = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    _load_model(path, model, team.spread(lambda: _read_numbers(path, learnt)))
+    _load_model(path, model, team.spread(lambda: read_numbers(path, learnt)))
 
 
 def write_weights(
@@ -122,7 +122,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
-def _read_numbers(path: Path, learnt: Collection[str]) -> dict[str, Tensor]:
+def read_numbers(path: Path, learnt: Collection[str] = ()) -> dict[str, Tensor]:
     """Read a model's tensors, and refuse those that would answer with what is no number.
 
     What is not `learnt` may be infinite, as masks are.

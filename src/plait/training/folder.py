@@ -174,11 +174,13 @@ class RunFolder:
     def read_json(self, path: Path) -> dict[str, Any]:
         """Read one of the run's JSON files."""
         try:
-            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            values: Any = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise RunError(f"{path} is missing: the run is not finished") from error
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from error
+        if not isinstance(values, dict):
+            raise RunError(f"{path} is damaged: it holds no names with values")
         return values
 
 

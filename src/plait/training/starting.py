@@ -11,7 +11,7 @@ from plait.errors import DataError, RecipeError, RunError
 from plait.losses import DEFAULT_LOSSES
 from plait.model.encoder import build_encoder
 from plait.model.sources import find_encoder
-from plait.training.checkpoint import hash_file, read_weights
+from plait.training.checkpoint import hash_file, read_numbers
 from plait.training.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Start:
         """Put the run's weights into a fresh model: the encoder's, and tasks' that are the same."""
         if self.is_resumed:  # the checkpoint has them
             return
-        weights = read_weights(self.folder.weights)
+        weights = read_numbers(self.folder.weights, dict(model.named_parameters()))
         wanted = set(model.shared_parameters())
         for name in self.taken_over(config):
             wanted |= set(model.head_parameters(name))

@@ -27,7 +27,8 @@ def show_best(results: Results) -> list[str]:
         lines += _best_table(model, results)
         told = [f"**{model.caution}**"] if model.caution else []
         if model.goal is not None:
-            missed = f"missed by {figure(model.lacks)}" if model.lacks else "met"
+            digits = 3 if model.lacks >= 0.001 else 4
+            missed = f"missed by {figure(model.lacks, digits)}" if model.lacks else "met"
             told.append(f"Goal set beforehand, `overall`: {figure(model.goal)}, {missed}")
         if model.how_chosen:
             told.append(f"How it was chosen: {model.how_chosen}")
