@@ -367,7 +367,8 @@ def _check_count(setting: str, value: int | None) -> None:
 def _check_names(setting: str, names: Iterable[str], sizes: Mapping[str, Size]) -> None:
     for name in names:
         if name not in sizes:
-            raise ValueError(f"{setting} names {name!r}{suggest(name, sizes)}")
+            said = f"{setting} names {name!r}, no task of the stage"
+            raise ValueError(said + suggest(name, sizes))
 
 
 def _in_order(order: tuple[str, ...] | None, sizes: Mapping[str, Size]) -> list[str]:
