@@ -162,7 +162,7 @@ def test_stages_take_their_own_tasks_and_settings(make_stage):
         (["stage.b.mode='last-layer'"], "task 'near' has nothing to train"),
         (
             ["stage.b.schedule={name='fixed', probabilities={moood=1}}"],
-            r"stage\.b\.schedule: probabilities names 'moood', no task of the stage; did you mean 'mood'",
+            r"stage\.b\.schedule: probabilities names 'moood', no task .*; did you mean 'mood'",
         ),
         (["stage.b.schedule={name='fixed', steps=0}"], r"stage\.b\.schedule: steps must be 1"),
     ],
