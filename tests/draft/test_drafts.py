@@ -214,6 +214,14 @@ def test_scores_with_a_comma_are_found_and_refused_by_name(tmp_path, request_):
         recipe_of([path], tmp_path, request_)
 
 
+def test_semicolons_divide_rows_whose_texts_have_lines_of_their_own(tmp_path):
+    rows = [[f"Hello,\n\n{text}\n", MOODS[i % 3]] for i, text in enumerate(SENTENCES)]
+    path = write(tmp_path / "mail.csv", [["message", "mood"], *rows], separator=";")
+    config = recipe_of([path], tmp_path / "mine")
+    assert (config.tasks["mail"].text, config.tasks["mail"].label) == (("message",), "mood")
+    assert len(rows_of(config, "mail", "train")) == 48
+
+
 def test_names_of_labels_in_other_languages_with_accents_of_their_own(tmp_path):
     rows = [[t, MOODS[i % 3], ("Luc", "Zoé")[i % 2]] for i, t in enumerate(SENTENCES)]
     name = unicodedata.normalize("NFD", "Catégorie")

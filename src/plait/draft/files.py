@@ -339,12 +339,17 @@ def _guess_separator(text: str) -> str:
     line = text.split("\n", 1)[0]
     if "\t" in line:
         return "\t"
-    lines = [row for row in text.split("\n", 20)[:20] if row]
     for mark in (";", "|"):
-        counts = {row.count(mark) for row in lines}
-        if line.count(mark) > line.count(",") and 0 not in counts:
+        if line.count(mark) > line.count(",") and _divides(mark, text):
             return mark
     return ","
+
+
+def _divides(mark: str, text: str) -> bool:
+    """Say whether a sign is in each of the first lines, or of the rows: a text may have lines."""
+    lines = [line for line in text.split("\n", 20)[:20] if line]
+    rows = islice(_split_rows(text, mark, True), 20)
+    return all(mark in line for line in lines) or all(len(row) > 1 for row in rows)
 
 
 def _split_rows(text: str, separator: str, quoting: bool) -> Iterator[list[str]]:
