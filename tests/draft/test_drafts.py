@@ -256,6 +256,15 @@ def split_file(path: Path, words: list[str], **changed: str) -> Path:
     return write(path, [["text", "label", "split"], *rows])
 
 
+def test_a_column_called_split_with_a_word_for_none_is_told(tmp_path):
+    words = ["train", "train", "train", "dev", "golden"] * 12
+    with draft_recipe([split_file(tmp_path / "mood.csv", words)], Request()) as draft:
+        notes = draft.tasks[0].notes
+    told = [note for note in notes if "column 'split' is not followed" in note]
+    assert len(told) == 1
+    assert "'golden' names no split" in told[0]
+
+
 def test_several_words_for_one_split_and_rows_that_cannot_be_used(tmp_path):
     words = ["train", "training", "train", "dev", "test"] * 12
     file = split_file(tmp_path / "mood.csv", words, row0="", row3="", row4="")

@@ -24,7 +24,9 @@ from plait.draft.names import read_name, read_split_word
         ("data/train.csv", "task", "train"),
         ("quora-duplicates.tsv", "quora-duplicates", None),
         ("sts12-16.tsv", "sts12-16", None),
+        ("mood-hold-out.csv", "mood", "test"),
         ("trains.csv", "trains", None),
+        ("the-household-out.csv", "the-household-out", None),
         ("größe!.csv", "gre", None),
     ],
 )
@@ -35,7 +37,14 @@ def test_a_name_tells_task_and_split(path, task, split):
 
 @pytest.mark.parametrize(
     ("word", "split"),
-    [("train", "train"), ("Validation", "dev"), ("SICK_trial.txt", "dev"), ("tests2", None)],
+    [
+        ("train", "train"),
+        ("Validation", "dev"),
+        ("SICK_trial.txt", "dev"),
+        ("holdout", "test"),
+        ("Held-Out", "test"),
+        ("tests2", None),
+    ],
 )
 def test_words_in_a_column(word, split):
     assert read_split_word(word) == split

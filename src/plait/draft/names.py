@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 SPLIT_WORDS: dict[str, SplitName] = {
     **dict.fromkeys(("train", "training", "trn", "trainset"), "train"),
     **dict.fromkeys(("dev", "development", "val", "valid", "validation", "trial"), "dev"),
-    **dict.fromkeys(("test", "testing", "testset", "tst", "heldout"), "test"),
+    **dict.fromkeys(("test", "testing", "testset", "tst", "heldout", "holdout"), "test"),
 }
 
 _FORMATS = {".csv", ".tsv", ".txt", ".tab", ".jsonl", ".ndjson", ".parquet", ".gz", ".xz"}
+_HELD_OUT = re.compile(r"(?<![a-z])(held|hold)[-_. ](?=out(?![a-z]))", re.IGNORECASE)
 _SHARD = re.compile(r"\d+-of-\d+")
 _GENERIC = {"", "data", "dataset", "datasets", "raw", "csv", "files", "input", "splits"}
 """Folders that say nothing of a task."""
@@ -46,7 +47,7 @@ def read_name(path: Path) -> Named:
     stem = path.name
     while (dot := stem.rfind(".")) > 0 and stem[dot:].lower() in _FORMATS:
         stem = stem[:dot]
-    words = [word for word in re.split(r"[-_. ]+", _SHARD.sub("", stem)) if word]
+    words = [word for word in re.split(r"[-_. ]+", _in_one(_SHARD.sub("", stem))) if word]
     places = [i for i, word in enumerate(words) if word.lower() in SPLIT_WORDS]
     if not places:
         return Named(_task_name(words) or _folder_name(path), None)
@@ -59,10 +60,15 @@ def read_name(path: Path) -> Named:
 
 def read_split_word(written: str) -> SplitName | None:
     """Return the split that a word in a column names: 'validation', 'SICK_train.txt'."""
-    for word in re.split(r"[^a-z]+", written.lower()):
+    for word in re.split(r"[^a-z]+", _in_one(written.lower())):
         if word in SPLIT_WORDS:
             return SPLIT_WORDS[word]
     return None
+
+
+def _in_one(text: str) -> str:
+    """Write 'held-out' and 'hold out' in one word."""
+    return _HELD_OUT.sub(r"\1", text)
 
 
 def _task_name(words: list[str]) -> str:

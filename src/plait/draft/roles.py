@@ -48,6 +48,8 @@ class Roles:
     """Reason for each of them, by its name here."""
     others: tuple[str, ...]
     """Columns that could be the label as well."""
+    doubt: str = ""
+    """Why a column that is called split is not followed; nothing where none is so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ def find_roles(file: LookedAt, wanted: Wanted, *, may_be_several: bool = True) -
     why["id"] = "as given" if wanted.id else "named so, every row has its own" if name else ""
     why["split"] = "its values name splits" if split else ""
     others = tuple(name for name in ranked if name not in label and columns[name].distinct > 1)
-    return Roles(text, label, name or None, split, why, others)
+    doubt = "" if split else _doubt_split(free)
+    return Roles(text, label, name or None, split, why, others, doubt)
 
 
 def _read_label(told: str | None, columns: Mapping[str, Column]) -> tuple[str, ...]:
@@ -254,6 +257,20 @@ def _find_split(columns: Mapping[str, Column]) -> str | None:
         if "train" in splits and len(splits) > 1 and None not in splits:
             return column.name
     return None
+
+
+def _doubt_split(columns: Mapping[str, Column]) -> str:
+    """Say of a column called split which of its words, beside train or so, names none."""
+    for column in columns.values():
+        named = {value: read_split_word(value) for value in column.filled}
+        odd = [value for value, split in named.items() if split is None]
+        if odd and any(named.values()) and words_of(column.name) & SPLIT_COLUMN_WORDS:
+            return (
+                f"column {column.name!r} is not followed, since {odd[0][:40]!r} names no split: "
+                "all rows are taken alike; write train, dev or test there, or choose rows with "
+                "`where` in the recipe"
+            )
+    return ""
 
 
 def _list(names: Sequence[str] | Mapping[str, object]) -> str:

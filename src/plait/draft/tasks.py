@@ -435,6 +435,8 @@ def _warn(draft: TaskDraft) -> None:
     if draft.roles.others:
         others = ", ".join(repr(name) for name in draft.roles.others)
         notes.append(f"{others} could be a label as well; --label chooses, --task adds a task")
+    if draft.roles.doubt:
+        notes.append(draft.roles.doubt)
     if len(draft.roles.label) > 1 and draft.roles.why["label"] != "as given":
         notes.append(
             "it is guessed that these columns of 0 and 1 are labels of one task, of which a row "
