@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from plait.data import RecordFile
+from plait.data import RecordFile, open_source
 from plait.data.source import Source
 from plait.errors import DataError
 
@@ -110,6 +110,12 @@ def test_a_name_that_comes_late_is_not_written_over(tmp_path):
     file = RecordFile(tmp_path / "x.jsonl", ["text"])
     assert file.survey().schema.names == ["text", "id"]
     assert next(file.slices(5)).rows() == [{"text": "a"}, {"text": "b", "id": "own"}]
+
+
+def test_the_first_object_need_not_have_all_keys(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"text": "a"}\nno JSON\n{"text": "b", "label": 1}\n')
+    assert open_source(path).names() == ["text", "label"]
 
 
 def test_what_is_not_text_is_named(tmp_path):

@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 import unicodedata
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -334,6 +335,34 @@ def test_json_lines_and_parquet(tmp_path):
     assert len(rows_of(config, "b", "train")) == 50
 
 
+def test_keys_that_the_first_object_lacks(tmp_path):
+    rows = [
+        {"id": i, "body": s, "mood": MOODS[i % 3], "meta": {"lang": "en", "n": i}, "seen": i % 7}
+        for i, s in enumerate(SENTENCES)
+    ]
+    del rows[0]["body"], rows[1]["id"], rows[2]["mood"]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with draft_recipe([path]) as draft:
+        (task,) = draft.tasks
+        assert (task.roles.text, task.roles.label, task.roles.id) == (("body",), ("mood",), None)
+        assert "could be read with it" not in task.roles.why["text"]
+        assert "meta" not in task.roles.others
+        assert task.skipped == {"missing key": 2}
+        assert any("column 'meta' holds objects" in note for note in task.notes)
+    with pytest.raises(UsageError, match=r"a\.jsonl: column 'meta' holds objects, which are not"):
+        draft_recipe([path], Request(text=["meta"]))
+
+
+def test_times_of_parquet_are_no_text(tmp_path):
+    start = datetime(2024, 1, 1)
+    times = pa.array([start + timedelta(hours=i) for i in range(60)], pa.timestamp("us"))
+    table = pa.table({"line": SENTENCES, "mood": [MOODS[i % 3] for i in range(60)], "seen": times})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with draft_recipe([tmp_path / "a.parquet"]) as draft:
+        assert "seen" not in draft.tasks[0].roles.why["text"]
+
+
 def test_everything_can_be_said(mood, tmp_path):
     request = Request(
         tasks=[f"feel={mood}", f"thing={mood}"],
@@ -390,7 +419,7 @@ def test_fifty_tasks(tmp_path):
         (
             "a.jsonl",
             '{"doc": {"text": "a"}, "label": "x"}\n{"doc": {"text": "b"}, "label": "y"}\n',
-            "a.jsonl: no row can be trained on .*2 text is not a string",
+            "no column looks like text .*column 'doc' holds objects, which are not read; give what",
         ),
         ("a.csv", "one,two\nsome words here,\nmore words here,\n", "no column looks like a label"),
         ("a.csv", "a,b\n1,2\n2,3\n", "no column looks like text"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,18 +17,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+NUM_NAMED = 1000
+"""Lines of a file by which its keys are told."""
+
+
 class JsonLines(Source):
     """One JSON object a line; blank lines are passed over."""
 
     def names(self) -> list[str]:
-        """Return the keys of the first object."""
+        """Return the keys of the first objects, since one need not have all."""
+        found: dict[str, None] = {}
+        size = 0
         with self._open() as (stream, _):
-            for line in stream:
+            for line in islice(stream, NUM_NAMED):
+                size += len(line)
                 with suppress(ValueError, RecursionError):
                     record = json.loads(line.decode("utf-8-sig"))
                     if isinstance(record, dict):
-                        return list(record)
-        return []
+                        found |= dict.fromkeys(record)
+                if size > self.chunk_bytes and found:
+                    break
+        return list(found)
 
     def chunks(self, columns: Columns) -> Iterator[Chunk]:
         """Read the keys asked for, in order."""

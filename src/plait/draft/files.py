@@ -39,6 +39,8 @@ NUM_LOOKED = 2000
 NUM_SNIFFED = 1 << 20
 """Bytes by which the encoding and the separator are told."""
 
+HOLDS_OBJECTS = "holds objects, which are not read; give what is in them columns of its own"
+
 MISSING = frozenset({"", "nan", "n/a", "null"})
 """Ways to write that a value is not there, in small letters; 'none' may well be a class."""
 
@@ -100,6 +102,11 @@ class Column:
     def is_date(self) -> bool:
         """Whether it is dates."""
         return bool(self.filled) and all(map(_DATE.fullmatch, self.filled))
+
+    @cached_property
+    def is_object(self) -> bool:
+        """Whether it is objects of JSON, or structs of Parquet."""
+        return bool(self.filled) and all(v[0] == "{" and v[-1] == "}" for v in self.filled)
 
     @cached_property
     def is_unique(self) -> bool:
@@ -235,9 +242,12 @@ def _read_columns(source: Source, given: Path) -> tuple[dict[str, Column], list[
             values += [
                 _as_written(v) for v in chunk.columns[0][: NUM_LOOKED - len(values)].to_pylist()
             ]
+            values += [""] * sum(row.reason == "missing key" for row in chunk.bad)
             if len(values) >= NUM_LOOKED:
                 break
         found[name] = Column(name, tuple(values))
+        if found[name].is_object:
+            notes.append(f"column {name!r} {HOLDS_OBJECTS}")
     if not any(column.values for column in found.values()):
         raise DataError(_why_no_rows(names, _kind_of(given)), path=given)
     return found, notes

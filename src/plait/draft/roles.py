@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plait.draft.files import HOLDS_OBJECTS
 from plait.draft.names import SPLIT_WORDS, read_split_word
 from plait.draft.words import (
     FIRM_LABEL_WORDS,
@@ -71,6 +72,8 @@ def find_roles(file: LookedAt, wanted: Wanted, *, may_be_several: bool = True) -
     for name in (*wanted.text, *told, wanted.id):
         if name and name not in columns:
             raise DataError(f"there is no column {name!r}{suggest(name, columns)}", path=file.given)
+        if name and columns[name].is_object:
+            raise DataError(f"column {name!r} {HOLDS_OBJECTS}", path=file.given)
     if len(told) > 1:
         _require_flags(told, file, may_be_several=may_be_several)
     why: dict[str, str] = {}
@@ -153,6 +156,8 @@ def _find_text(file: LookedAt, columns: Mapping[str, Column]) -> tuple[tuple[str
 def _is_text(column: Column) -> bool:
     if not column.filled or column.is_number or column.distinct == 1:
         return False
+    if column.is_date or column.is_object:
+        return False
     words = words_of(column.name)
     repeats = column.distinct <= 0.5 * len(column.filled)
     if words & FIRM_LABEL_WORDS and repeats:
@@ -186,7 +191,7 @@ def _rank_labels(columns: Mapping[str, Column]) -> list[str]:
     ranked = []
     for place, column in enumerate(columns.values()):
         words, num_rows = words_of(column.name), len(column.filled)
-        if not column.filled or not words:
+        if not column.filled or not words or column.is_object:
             continue
         few = column.distinct <= max(2, 0.5 * num_rows)
         # Numbers with a comma are refused later, by a sentence that says what to do.
