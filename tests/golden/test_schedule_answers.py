@@ -135,7 +135,10 @@ def test_simultaneous_goes_on_but_for_the_leader_and_what_restarts():
     ("settings", "message"),
     [
         ({"leader": "mod"}, r"^leader names 'mod', no task of the stage; did you mean 'mood'\?$"),
-        ({"leader": "mood", "restart": ["nea"]}, r"^restart names 'nea', no task .*; did you mean 'near'\?$"),
+        (
+            {"leader": "mood", "restart": ["nea"]},
+            r"^restart names 'nea', no task .*; did you mean 'near'\?$",
+        ),
     ],
 )
 def test_simultaneous_checks_names_before_the_first_turn(settings, message):
