@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from csv_rows import read_rows
-from plait.cli.mistakes import _show_text
+from plait.cli.mistakes import _show_mistake, _show_text
+from plait.data.split import Place
+from plait.mistakes.finding import Mistake, Row
+from plait.mistakes.neighbours import Neighbour
 
 
 def test_all_tasks_on_one_screen(plait, trained):
@@ -68,6 +72,20 @@ def test_shared_words_are_underlined_on_a_terminal():
     console = Console(file=file, force_terminal=True, width=40, highlight=False)
     _show_text(console, "The cat's [bold] hat", frozenset({"cat's", "the"}))
     assert file.getvalue() == "  \x1b[4mThe\x1b[0m \x1b[4mcat's\x1b[0m [bold] hat\n"
+
+
+def test_a_text_of_several_lines_is_shown_in_one():
+    file = io.StringIO()
+    place = Place(Path("mail.csv"), 2)
+    near = Row(("Hello,\n\nwhere is it?\nRené",), "late", "7", place)
+    nearest = ((Neighbour(0, 0.9, False), near),)
+    mistake = Mistake(("One\ntwo",), "late", "1", place, "lost", 0.8, 0.8, None, nearest)
+    _show_mistake(Console(file=file, width=80, markup=False), mistake)
+    assert file.getvalue().splitlines()[2:] == [
+        "  One two",
+        "  nearest (0.90) in training: late  [mail.csv line 2]",
+        "    Hello, where is it? René",
+    ]
 
 
 def test_without_training_rows_it_goes_on(plait, trained, tmp_path):

@@ -222,7 +222,8 @@ def _show_mistake(console: Console, mistake: Mistake) -> None:
     for near, row in mistake.nearest[:1]:
         likeness = "a copy" if near.is_copy else f"nearest ({near.similarity:.2f})"
         console.print(f"  {likeness} in training: {row.truth}  [{_where(row)}]", style="dim")
-        console.print(shorten(f"    {' | '.join(row.texts)}", console.width), style="dim")
+        shown = " | ".join(" ".join(text.split()) for text in row.texts)
+        console.print(shorten(f"    {shown}", console.width), style="dim")
 
 
 def _judge(mistake: Mistake) -> str:
