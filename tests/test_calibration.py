@@ -275,7 +275,7 @@ def test_offsets_take_rows_of_every_class():
 
 @pytest.fixture
 def run(tiny_run, tmp_path):
-    return shutil.copytree(tiny_run, tmp_path / "run")
+    return shutil.copytree(tiny_run, tmp_path / "the run")
 
 
 def keep(folder, model, fits):
@@ -344,7 +344,7 @@ def test_a_file_of_another_model_is_refused(run):
         Predictor.load(run)
     for text in ("{", "[]", '{"tasks": {"mood": {"temperature": 2}}}'):
         path.write_text(text)
-        with pytest.raises(RunError, match="is damaged"):
+        with pytest.raises(RunError, match=r"is damaged; `plait calibrate '.*run' --undo`"):
             Predictor.load(run)
 
 
@@ -371,7 +371,7 @@ def test_a_file_edited_by_hand_into_nonsense_is_refused(run, tasks, told):
     calibrate_by_hand(run, mood=3.0)
     path = run / "calibration.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"tasks": tasks}))
-    sentence = f"^{re.escape(str(path))} (has )?{told}.*; `plait calibrate {re.escape(str(run))}"
+    sentence = f"^{re.escape(str(path))} (has )?{told}.*; `plait calibrate '{re.escape(str(run))}'"
     for reading in (Predictor.load, make_card):
         with pytest.raises(RunError, match=sentence):
             reading(run)

@@ -9,6 +9,7 @@ import json
 import math
 import sys
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -368,7 +369,7 @@ def read_scalings(
     if model != identify():
         raise RunError(
             f"{path} belongs to another model than the one in {folder}, which may have been "
-            f"trained on since; run `plait calibrate {folder}` again, or with --undo"
+            f"trained on since; run `plait calibrate {quote(str(folder))}` again, or with --undo"
         )
     return take_scalings(path, values, specs)
 
@@ -383,7 +384,9 @@ def take_scalings(
     found = {}
     for name, task in tasks.items():
         if reason := _unfit(name, task, specs):
-            raise RunError(f"{path} {reason}; `plait calibrate {path.parent}` makes it anew")
+            raise RunError(
+                f"{path} {reason}; `plait calibrate {quote(str(path.parent))}` makes it anew"
+            )
         offsets = tuple(map(float, task.get("offsets", ())))
         found[name] = Scaling(float(task["temperature"]), offsets)
     return found
@@ -411,7 +414,9 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def _damaged(path: Path) -> RunError:
-    return RunError(f"{path} is damaged; `plait calibrate {path.parent} --undo` removes it")
+    return RunError(
+        f"{path} is damaged; `plait calibrate {quote(str(path.parent))} --undo` removes it"
+    )
 
 
 def _without_nan(figures: Mapping[str, float]) -> dict[str, float | None]:

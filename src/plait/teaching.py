@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -233,7 +234,7 @@ def _read_scaled(folder: Path, *, unseen: bool) -> list[str]:
     """
     members, own = read_calibrations(folder, together=not unseen)
     if not own and not all(members):
-        command = f"plait calibrate {folder}{' --left-out' if len(members) > 1 else ''}"
+        command = f"plait calibrate {quote(str(folder))}{' --left-out' if len(members) > 1 else ''}"
         which = "not all members of it are" if any(members) else "it is not"
         raise RunError(
             f"{folder} cannot teach as calibrated, since {which}; `{command}` does it, or leave "

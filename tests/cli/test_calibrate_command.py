@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import tomllib
 from pathlib import Path
@@ -20,7 +22,7 @@ from plait.predict import Predictor
 
 @pytest.fixture
 def run(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "run")
+    return shutil.copytree(trained, tmp_path / "the run")
 
 
 def test_from_a_run_to_temperatures_and_back(plait, run):
@@ -57,7 +59,8 @@ def test_from_a_run_to_temperatures_and_back(plait, run):
 
     again = plait("calibrate", run)
     assert again.out == done.out  # fitted on the model's own answers, not on scaled ones
-    assert plait("calibrate", run, "--undo").out == f"{run} is no longer calibrated.\n"
+    (command,) = re.findall(r"`plait (.*)` takes it away", done.out)
+    assert plait(*shlex.split(command)).out == f"{run} is no longer calibrated.\n"
     assert Predictor.load(run).evaluate().to_json() == before.to_json()
     assert plait("calibrate", run, "--undo").out == f"{run} is not calibrated.\n"
 

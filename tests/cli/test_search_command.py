@@ -16,7 +16,7 @@ SPACE = '[search.space]\n"train.lr" = {values = [1e-9, 3e-3]}\n'
 def words(tiny_recipe, tmp_path):
     """The words of a small search."""
     (tmp_path / "space.toml").write_text(SPACE, encoding="utf-8")
-    out = tmp_path / "out"
+    out = tmp_path / "the out"
     more = ["--space", tmp_path / "space.toml", "--out", out, "-o", "train.tasks=['mood']"]
     return ["search", tiny_recipe(), *more]
 
@@ -29,7 +29,8 @@ def test_a_search_from_end_to_end(plait, words, tmp_path):
     assert lines[0].split() == ["trial", "state", "sum", "train.lr"]
     assert len(lines) == 5
     assert lines[1].split()[1] == "done"
-    assert f"plait train {tmp_path / 'out' / 'best.toml'}" in after
+    best = tmp_path / "the out" / "best.toml"
+    assert shlex.join(["plait", "train", str(best)]) in after
     assert re.search(r"^trial 1: train\.lr = ", done.err, re.M)
     assert "best so far" in done.err
 
@@ -40,7 +41,7 @@ def test_a_search_from_end_to_end(plait, words, tmp_path):
     assert resumed.code == 0, resumed.err
     assert len(resumed.out.partition("\n\n")[0].splitlines()) == 6
 
-    trained = plait("train", tmp_path / "out" / "best.toml", "--out", tmp_path / "best")
+    trained = plait("train", best, "--out", tmp_path / "best")
     assert trained.code == 0, trained.err
 
 
@@ -49,7 +50,7 @@ def test_a_bad_key_is_refused_with_a_suggestion(plait, words, tmp_path):
     done = plait(*words)
     assert done.code == 2
     assert "train.lrr is not a setting; did you mean 'lr'?" in done.complaint()
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "the out").exists()
 
 
 def test_without_optuna_it_says_what_to_install(plait, words, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -115,7 +116,9 @@ def calibrate(
     _show(fits, offsets=offsets)
     in_members = each and is_ensemble(run)
     place = f"the members of {run}" if in_members else str(run)
-    again = f"plait calibrate {run}{' --left-out' if left_out or in_members else ''} --undo"
+    again = (
+        f"plait calibrate {quote(str(run))}{' --left-out' if left_out or in_members else ''} --undo"
+    )
     typer.echo(
         f"\nAfter: each half of the {rows} rows under what suits the other half."
         f"\nKept in {place}, fitted on all of them; `{again}` takes it away."
@@ -135,7 +138,7 @@ def _tell_outgrown(run: Path) -> None:
     except RunError:
         typer.echo(
             f"{run} itself was calibrated with its members as they were before: "
-            f"`plait calibrate {run}` does it anew, or takes it away with --undo."
+            f"`plait calibrate {quote(str(run))}` does it anew, or takes it away with --undo."
         )
 
 

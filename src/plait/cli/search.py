@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -126,7 +127,7 @@ def search(
     if best.state != "done":
         raise RunError(f"no trial of {out} came to a score; the first: {best.note or best.state}")
     typer.echo(f"\nThe trials are in {out / 'trials.csv'}. Train the best settings with:")
-    typer.echo(f"  plait train {out / 'best.toml'}")
+    typer.echo(f"  plait train {quote(str(out / 'best.toml'))}")
 
 
 def _note(sentence: str) -> None:

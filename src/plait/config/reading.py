@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib import resources
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from plait.config.checking import validate
@@ -157,7 +158,7 @@ def _find(recipe: str, beside: Path | None) -> tuple[str, str, Path | None]:
         if Path(recipe).is_file():
             raise RecipeError(
                 f"{recipe} is no recipe, which ends in .toml; if it is a data file, "
-                f"`plait new DIR {recipe}` drafts one"
+                f"`plait new DIR {quote(recipe)}` drafts one"
             )
         if (drafted := Path(recipe) / "recipe.toml").is_file():
             raise RecipeError(f"{recipe} is a folder, whose recipe is {drafted}; name that")

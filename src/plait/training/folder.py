@@ -26,6 +26,7 @@ import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import IO, TYPE_CHECKING, Any
 
 import torch
@@ -147,7 +148,7 @@ class RunFolder:
         if not self.info.is_file():
             raise RunError(
                 f"{self.path} has a recipe and no model; train it with "
-                f"`plait train {self.recipe}`, and name the run's folder"
+                f"`plait train {quote(str(self.recipe))}`, and name the run's folder"
             )
 
     def require_model(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from plait.data import Tokenizer, find_files, find_root
@@ -106,7 +107,7 @@ class Start:
         if taken_over and self.folder.calibration.is_file():
             told.append(
                 f"the calibration of {self.folder.path} belongs to its model, not to this one, and "
-                f"is left behind; once trained, `plait calibrate {out}` fits one"
+                f"is left behind; once trained, `plait calibrate {quote(str(out))}` fits one"
             )
         for name, task in config.tasks.items():
             if name in self.tasks and (changed := changes(self.tasks[name], task)):
