@@ -68,7 +68,8 @@ BAD_LABELS: list[tuple[TaskSpec, Any, str, str]] = [
     (SCORE, "5.01", "label out of range", "label '5.01' is outside the range 0 to 5"),
     (SCORE, "-0.1", "label out of range", "label '-0.1' is outside the range 0 to 5"),
     (SCORE, "inf", "label out of range", "label 'inf' is outside the range 0 to 5"),
-    (SCORE, "much", "unknown label", "label 'much' is not a number"),
+    (SCORE, "much", "unknown label", "label 'much' is not a number; name it in label_map"),
+    (SCORE, "3,7", "unknown label", "label '3,7' is not a number; write 3.7, with a point"),
 ]
 
 

@@ -210,6 +210,7 @@ def test_dates_are_no_label_and_whole_numbers_that_all_differ_are_none(tmp_path)
 @pytest.mark.parametrize("request_", [Request(), Request(kind=["score"])])
 def test_scores_with_a_comma_are_found_and_refused_by_name(tmp_path, request_):
     rows = [[text, f"{i % 5},{i % 7}"] for i, text in enumerate(SENTENCES)]
+    rows += [["Nobody has said of this one.", ""], ["Nor of this.", "k.A."]]
     path = write(tmp_path / "stars.csv", [["text", "score"], *rows], separator=";")
     with pytest.raises(UsageError, match=r"'score' has commas in its numbers, such as '0,0'"):
         recipe_of([path], tmp_path, request_)

@@ -102,7 +102,11 @@ class LabelReader:
                 return value
         known = ", ".join(dict.fromkeys([*self.table, *self.spec.labels][:12]))
         among = f"none of {known}" if known else "not a number"
-        sentence = f"label {text[:40]!r} is {among}; name it in label_map if it is meant"
+        remedy = "name it in label_map if it is meant"
+        pointed = text.replace(",", ".", 1)
+        if self.spec.kind == "score" and _is_number(pointed) and not _is_number(text):
+            remedy = f"write {pointed}, with a point"
+        sentence = f"label {text[:40]!r} is {among}; {remedy}"
         raise LabelError("unknown label", sentence)
 
     def _check(self, value: float, text: str) -> None:

@@ -101,9 +101,14 @@ def is_number(text: str) -> bool:
 
 
 def find_decimal_comma(counts: Mapping[str, int]) -> str | None:
-    """Return a number written with a comma, as half of Europe writes 3.7, where most are."""
-    if not all(re.fullmatch(r"[-+]?\d+(,\d+)?", value) for value in counts):
+    """Return a number written with a comma, as half of Europe writes 3.7, where most are.
+
+    One in twenty may be another word, such as one for none; three numbers in a row are labels.
+    """
+    numbers = [value for value in counts if re.fullmatch(r"[-+]?\d+(,\d+)?", value)]
+    if any(re.fullmatch(r"\d+(,\d+){2,}", value) for value in counts):
         return None
-    with_comma = [value for value in counts if "," in value]
-    most = sum(counts[value] for value in with_comma) > 0.5 * sum(counts.values())
-    return with_comma[0] if most else None
+    total, with_comma = sum(counts.values()), [value for value in numbers if "," in value]
+    if sum(counts[value] for value in numbers) < 0.95 * total:
+        return None
+    return with_comma[0] if sum(counts[value] for value in with_comma) > 0.5 * total else None
