@@ -415,6 +415,11 @@ def test_fifty_tasks(tmp_path):
         ("a.csv", "", "the file is empty"),
         ("a.csv", "text,label\0\nx,y\0\n", "no text file; a spreadsheet is first saved as CSV"),
         ("a.csv", "text,label\n", "no rows below the header"),
+        (
+            "a.csv",
+            "text,label\nsome, words,x\nother, words,y\n",
+            "none of 2 rows has as many columns as the first line, which names 2; take out what",
+        ),
         ("a.jsonl", '[{"text": "a b c", "label": "x"}]\n', "a.jsonl: no line is a JSON object"),
         ("a.csv", "text,text,l\na b c,b,x\n", "column 'text' appears more than once"),
         (

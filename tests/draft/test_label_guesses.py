@@ -66,7 +66,7 @@ def test_a_kind_that_was_asked_for():
     assert guess_kind(even("1", "2"), "y", kind="binary").label_map == {"1": 0, "2": 1}
     for values, kind, told in (
         (ones, "binary", "binary has two"),
-        (even("a", "b"), "score", "holds words"),
+        (even("a", "b"), "score", "holds words, such as 'a', not scores"),
         (ones, "ranks", "none of classes, binary"),
     ):
         with pytest.raises(UsageError, match=told):
@@ -102,6 +102,16 @@ def test_lists_are_labels(kind):
     values = even(LIST_MARK, f"joy{LIST_MARK}fear", f"{LIST_MARK}joy")
     with pytest.raises(UsageError, match="holds lists of labels; that is --kind labels"):
         guess_kind(values, "moods", kind=kind)
+
+
+@pytest.mark.parametrize("kind", [None, "labels"])
+@pytest.mark.parametrize("listed", ["['joy', 'fear']", '["joy", "fear"]', "[1, 2]"])
+def test_lists_written_as_text_are_no_labels(kind, listed):
+    values = even("[]", listed, "['joy']", "['fear', 'rage']", "['fear']", "['rage']")
+    with pytest.raises(UsageError, match=r"has lists written as text, such as .* as JSON lines"):
+        guess_kind(values, "moods", kind=kind)
+    assert guess_kind(values, "moods", kind="classes").kind == "classes"
+    assert guess_kind(even("[spam]", "[ham]"), "y").kind == "classes"
 
 
 @pytest.mark.parametrize("kind", [None, "score"])

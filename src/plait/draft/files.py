@@ -26,7 +26,7 @@ from plait.data import Columns, open_source
 from plait.data.separated import find_separator, refuse_separator
 from plait.data.source import plain_text, written_label
 from plait.draft.words import COLUMN_WORDS, find_decimal_comma, is_number, words_of
-from plait.errors import DataError, UsageError
+from plait.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -230,7 +230,7 @@ def _read_columns(source: Source, given: Path) -> tuple[dict[str, Column], list[
 
     `given` is the user's own file, whichever copy of it is read.
     """
-    found, notes = {}, []
+    found, notes, odd = {}, [], 0
     names = source.names()
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
@@ -238,17 +238,26 @@ def _read_columns(source: Source, given: Path) -> tuple[dict[str, Column], list[
                 notes.append(f"column {name!r} appears more than once and is passed over")
             continue
         values: list[str] = []
+        odd = 0
         for chunk in source.chunks(pick(label=(name,))):
             values += [
                 _as_written(v) for v in chunk.columns[0][: NUM_LOOKED - len(values)].to_pylist()
             ]
             values += [""] * sum(row.reason == "missing key" for row in chunk.bad)
+            odd += sum(row.reason == "wrong number of columns" for row in chunk.bad)
             if len(values) >= NUM_LOOKED:
                 break
         found[name] = Column(name, tuple(values))
         if found[name].is_object:
             notes.append(f"column {name!r} {HOLDS_OBJECTS}")
     if not any(column.values for column in found.values()):
+        if odd:
+            raise DataError(
+                f"none of {counted(odd, 'row')} has as many columns as the first line, which "
+                f"names {len(names)}; take out what stands above their names, and put a text that "
+                "has the separator in it in double quotes",
+                path=given,
+            )
         raise DataError(_why_no_rows(names, _kind_of(given)), path=given)
     return found, notes
 

@@ -92,6 +92,11 @@ def guess_kind(
             f"{where}: column {column!r} has commas in its numbers, such as {example!r}; write "
             f"{example.replace(',', '.')!r}, or say --kind labels if they stand between labels"
         )
+    if kind in (None, "labels") and (listed := _find_written_list(filled)):
+        raise UsageError(
+            f"{where}: column {column!r} has lists written as text, such as {listed[:40]!r}; write "
+            "their labels with ; between them, or save the lists as JSON lines or Parquet"
+        )
     if kind in (None, "labels") and (several := _guess_several(filled, forced=kind == "labels")):
         return several
     if any(LIST_MARK in value for value in filled):
@@ -105,8 +110,18 @@ def guess_kind(
         strays = tuple(v for v in filled if v not in numeric)
         return _guess_numbers(numeric, filled, column, kind, strays, where)
     if kind == "score":
-        raise UsageError(f"{where}: column {column!r} holds words, not scores; see --kind")
+        word = next(value for value in filled if value not in numeric)
+        raise UsageError(
+            f"{where}: column {column!r} holds words, such as {word[:40]!r}, not scores; see --kind"
+        )
     return _guess_words(filled, column, kind, where)
+
+
+def _find_written_list(counts: Mapping[str, int]) -> str | None:
+    """Return a list that stands in a text as a program writes it, where all values are such."""
+    if not all(value[0] == "[" and value[-1] == "]" for value in counts):
+        return None
+    return next((value for value in counts if re.search(r"""[,'"]""", value)), None)
 
 
 def _guess_several(counts: Mapping[str, int], *, forced: bool) -> LabelGuess | None:
