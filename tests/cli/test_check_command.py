@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from csv_rows import read_rows
@@ -35,6 +38,22 @@ def test_a_summary_and_findings(plait, recipe):
     assert "jane" not in done.out
     assert done.out.splitlines()[-1].startswith("nothing would stop training; ")
     assert "jane@example.org" in plait("check", recipe, "--show").out
+
+
+def test_rows_of_parquet_are_called_rows(plait, recipe, tmp_path):
+    texts = [f"The {i}th film of all" for i in range(12)]
+    texts[7] = texts[3]
+    moods = ["good", "bad", "so-so"] * 4
+    table = pa.table({"text": texts, "label": [*moods[:7], moods[3], *moods[8:]]})
+    pyarrow.parquet.write_table(table, recipe.parent / "mood.parquet")
+    text = recipe.read_text(encoding="utf-8")
+    for name in ("mood-train.csv", "mood-dev.csv"):
+        text = text.replace(f'"{name}"', '"mood.parquet"')
+    recipe.write_text(text, encoding="utf-8")
+    out = plait("check", recipe).out
+    assert "mood.parquet, row 8\n" in out
+    assert re.search(r"mood\.parquet, row 1: as row 1 of \S+mood\.parquet", out)
+    assert "mood.parquet, line" not in out
 
 
 def test_a_huge_text_is_shown_in_part(plait, recipe):

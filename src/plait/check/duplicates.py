@@ -63,7 +63,7 @@ def check_overlap(first: SplitRows, second: SplitRows) -> Iterator[Finding]:
         return
     known, where = np.unique(first.prints, return_index=True)
     twins = where[np.searchsorted(known, second.prints[shared])]
-    details = [f"as line {place.line} of {place.file}" for place in first.places(twins)]
+    details = [f"as {place.unit} {place.line} of {place.file}" for place in first.places(twins)]
     share = len(shared) / len(second)
     told = (
         f"{num_rows(len(shared))} ({share:.1%}) {'is' if len(shared) == 1 else 'are'} in "

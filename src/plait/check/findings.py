@@ -22,6 +22,8 @@ class Place:
     """What is special about this row; never a word of its text."""
     text: str = ""
     """The words found, or the row's text, for those who ask to see them."""
+    unit: str = "line"
+    """What is counted: lines, or rows where a file has no lines."""
 
     def to_json(self, *, show: bool) -> dict[str, Any]:
         """Return plain values; the text only where it may be shown."""

@@ -71,6 +71,7 @@ class SplitRows:
                 found[row],
                 details[i] if details else "",
                 " | ".join(self.texts[row]),
+                self.sources[self.files[row]].unit,
             )
             for i, row in enumerate(chosen)
         )
@@ -275,7 +276,7 @@ def _find_repeated(
     for own, (source, numbers) in zip(hashes, files, strict=True):
         again = numbers[~first[start : start + len(own)]].tolist()
         start += len(own)
-        yield from (Place(str(source.path), line) for line in source.lines(again))
+        yield from (Place(str(source.path), line, unit=source.unit) for line in source.lines(again))
 
 
 def _bad_rows(reading: Split, found: SplitRows, policy: str) -> Iterator[Finding]:
@@ -315,10 +316,12 @@ def _bad_places(
     file = reading.files[index]
     drawn = Counter(found.files.tolist())[index] != report.rows
     if drawn:  # rows that were not drawn are not bad: the report alone knows the bad ones
-        return tuple(Place(path, int(place.split()[-1])) for place in report.places)
+        return tuple(
+            Place(path, int(place.split()[-1]), unit=source.unit) for place in report.places
+        )
     good = set(found.numbers[found.files == index].tolist())
     numbers: list[int] = []
     for chunk in source.chunks(file.columns):
         numbers += [*chunk.numbers.tolist(), *(row.number for row in chunk.bad)]
     bad = sorted(number for number in numbers if number not in good)
-    return tuple(Place(path, line) for line in source.lines(bad))
+    return tuple(Place(path, line, unit=source.unit) for line in source.lines(bad))

@@ -137,15 +137,15 @@ def _show_finding(console: Console, finding: Finding, *, show: bool) -> None:
     if show or any(place.detail for place in places):
         for place in places:
             detail = f": {place.detail}" if place.detail else ""
-            console.print(f"  {place.file}, line {place.line}{detail}")
+            console.print(f"  {place.file}, {place.unit} {place.line}{detail}")
             if show and place.text:
                 console.print(f"    {shorten(place.text, MOST_SHOWN)}")
     else:
-        by_file: dict[str, list[str]] = {}
+        by_file: dict[tuple[str, str], list[str]] = {}
         for place in places:
-            by_file.setdefault(place.file, []).append(str(place.line))
-        for file, lines in by_file.items():
-            console.print(f"  {file}, line{'s' * (len(lines) > 1)} {', '.join(lines)}")
+            by_file.setdefault((place.file, place.unit), []).append(str(place.line))
+        for (file, unit), lines in by_file.items():
+            console.print(f"  {file}, {unit}{'s' * (len(lines) > 1)} {', '.join(lines)}")
     if finding.count > len(places) > 0:
         console.print(f"  and {finding.count - len(places):,} more")
     if finding.advice:
