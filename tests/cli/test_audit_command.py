@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -93,6 +94,28 @@ def test_mistakes_are_told_in_one_line(plait, trained, args, told):
     done = plait("audit", trained, *args)
     assert done.code == 2
     assert told in done.complaint()
+
+
+def test_rows_that_cannot_be_read_are_left_out_as_in_training(plait, trained, run, tmp_path):
+    data = shutil.copytree(trained.parent / "data", tmp_path / "rows")
+    with (data / "mood-dev.csv").open("a", encoding="utf-8") as file:
+        file.write("one column\n")
+    done = plait("audit", run, "--rows", 10, "--task", "mood", "--data", data)
+    assert done.code == 0, done.err
+    with (data / "same-dev.csv").open("a", encoding="utf-8") as file:
+        file.write("one column\n")
+    done = plait("audit", run, "--rows", 10, "--task", "same", "--data", data)
+    assert done.code == 2
+    assert "same-dev.csv, line " in done.complaint()
+    assert done.complaint().endswith("--rows 0 audits on plait's own texts alone")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_slow(plait, run, monkeypatch):
+    monkeypatch.setattr("os.access", lambda _, mode: mode != os.W_OK)
+    (run / "model.safetensors").unlink()  # which nobody has asked for yet
+    done = plait("audit", run)
+    assert done.code == 2
+    assert "cannot be written; name another file for the score card with --out" in done.complaint()
 
 
 def test_an_audit_of_another_task_keeps_the_first(plait, run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,12 +16,14 @@ from plait.cli.evaluate import (
     load_watched,
 )
 from plait.cli.train import DataOption
+from plait.errors import RunError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from plait.audit import Card, Result
     from plait.cli.display import Display
+    from plait.data import Dataset
     from plait.predict import Answerer
 
 
@@ -87,6 +90,8 @@ def audit(
 
     if out is not None:
         check_new_file(out, "--out")
+    elif run.is_dir() and not os.access(run, os.W_OK):
+        raise RunError(f"{run} cannot be written; name another file for the score card with --out")
     with Display() as display:
         from plait.audit import read_own
 
@@ -160,18 +165,27 @@ def _join_settings(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 def _read_texts(
     answerer: Answerer, tasks: list[str] | None, data: str | None, display: Display
 ) -> dict[str, list[tuple[str, ...]]]:
-    """Read the texts of the dev rows; their labels are not asked for."""
+    """Read the texts of the dev rows; their labels are not asked for.
+
+    Where a row cannot be read, those are taken that training takes, if the recipe skips bad rows.
+    """
     from plait.errors import DataError
+
+    def load(*, labelled: bool) -> dict[str, Dataset]:
+        return answerer.load_split(
+            "dev", data=data, tasks=tasks, labelled=labelled, progress=display.reading
+        )
 
     for name in tasks or ():
         answerer.task(name)
     try:
-        datasets = answerer.load_split(
-            "dev", data=data, tasks=tasks, labelled=False, progress=display.reading
-        )
+        datasets = load(labelled=False)
     except DataError as error:
-        told = str(error)
-        raise DataError(f"{told}; --rows 0 audits on plait's own texts alone") from error
+        try:
+            datasets = load(labelled=True)
+        except DataError:
+            told = str(error)
+            raise DataError(f"{told}; --rows 0 audits on plait's own texts alone") from error
     found = {
         name: [texts for texts in dataset.texts() if all(texts)]
         for name, dataset in datasets.items()
