@@ -54,6 +54,7 @@ def test_a_file(plait, trained, tmp_path):
         (["a", "--separator", ";"], "say how a file is read"),
         (["  "], "one of the texts is empty"),
         (["--input", "no.csv", "--output", "x.npy"], "there is no file no.csv"),
+        (["--input", "..", "--output", "x.npy"], ".. is a folder; name one of its files"),
     ],
 )
 def test_what_is_refused(plait, trained, tmp_path, monkeypatch, words, told):
