@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import re
 import tempfile
 import tomllib
@@ -18,7 +17,7 @@ from plait.config import RunConfig
 from plait.config.checking import validate
 from plait.data.fingerprints import fingerprint
 from plait.draft.files import LookedAt, Reading, look_at
-from plait.draft.held_out import bands, draw_dev
+from plait.draft.held_out import Pool, bands, draw_dev
 from plait.draft.hub import PREFIX, fetch
 from plait.draft.names import read_name
 from plait.draft.recipe import Placed, write_recipe
@@ -84,8 +83,9 @@ class Draft:
         check_free(folder, overwrite=overwrite)
         made: dict[Path, tuple[TaskDraft, list[Row]]] = {}
         files: dict[str, dict[SplitName, list[Placed]]] = {}
+        dealt = _deal(self.tasks, self.request.seed)
         for task in self.tasks:
-            rows = _deal(task, self.request.seed)
+            rows = dealt[task.name]
             files[task.name] = {}
             for split in SPLITS:
                 if split in rows:
@@ -353,30 +353,40 @@ def _wishes(task: str, wished: Mapping[str, Mapping[str, str]], request: Request
 # --- rows that are written again ---------------------------------------------------------
 
 
-def _deal(task: TaskDraft, seed: int) -> dict[SplitName, list[Row]]:
-    """Return the rows of the splits that have to be written, dev drawn where there is none."""
+Dealt = dict["SplitName", list[Row]]
+"""Rows of a task that have to be written, by split."""
+
+
+def _deal(tasks: Sequence[TaskDraft], seed: int) -> dict[str, Dealt]:
+    """Return the rows of each task that have to be written, dev drawn where there is none."""
+    dealt = {task.name: _read_written(task) for task in tasks}
+    drawn = [task for task in tasks if task.dev_fraction is not None]
+    pools = [_pool(task, dealt[task.name]["train"]) for task in drawn]
+    for task, is_dev in zip(drawn, draw_dev(pools, seed), strict=True):
+        rows = dealt[task.name]["train"]
+        dealt[task.name]["train"] = [rows[i] for i in np.flatnonzero(~is_dev)]
+        dealt[task.name]["dev"] = [rows[i] for i in np.flatnonzero(is_dev)]
+    return dealt
+
+
+def _read_written(task: TaskDraft) -> Dealt:
     written = task.written
-    if not written:
-        return {}
-    dealt: dict[SplitName, list[Row]] = {}
+    dealt: Dealt = {}
     sources: Sequence[SplitName] = ("train",) if task.roles.split else SPLITS
-    for source in sources:
+    for source in sources if written else ():
         if source in written or task.roles.split:
             for row in task.read(source):
                 dealt.setdefault(row.split, []).append(row)
-    if task.dev_fraction is not None:
-        rows = dealt["train"]
-        columns = zip(*(row.texts for row in rows), strict=True)
-        prints = fingerprint([pa.array(list(column), pa.string()) for column in columns])
-        values = [row.value for row in rows]
-        strata: list[Any] = bands(values) if task.config.kind == "score" else values
-        # By the task's name too, so that tasks of one file differ, and none by its neighbours.
-        digest = hashlib.blake2b(task.name.encode(), digest_size=4).digest()
-        salt = int.from_bytes(digest, "little")
-        is_dev = draw_dev(strata, prints, task.dev_fraction, [seed, salt])
-        dealt["train"] = [rows[i] for i in np.flatnonzero(~is_dev)]
-        dealt["dev"] = [rows[i] for i in np.flatnonzero(is_dev)]
     return dealt
+
+
+def _pool(task: TaskDraft, rows: Sequence[Row]) -> Pool:
+    assert task.dev_fraction is not None
+    columns = zip(*(row.texts for row in rows), strict=True)
+    prints = fingerprint([pa.array(list(column), pa.string()) for column in columns])
+    values = [row.value for row in rows]
+    strata: list[Any] = bands(values) if task.config.kind == "score" else values
+    return Pool(strata, prints, task.dev_fraction)
 
 
 def _write_rows(path: Path, task: TaskDraft, rows: Sequence[Row]) -> None:

@@ -1,11 +1,13 @@
-"""Rows of a task become training and dev rows, drawn from a seed.
+"""Rows of tasks become training and dev rows, drawn from a seed.
 
 Every class keeps its share on both sides (of scores, every fifth of them), and rows that say the
-same, but for case, punctuation and the order of a pair, stay on one side.
+same, but for case, punctuation and the order of a pair, stay on one side, in all tasks.
 """
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,36 +26,54 @@ def choose_fraction(num_rows: int) -> float:
     return 0.1 if num_rows >= 500 else 0.2
 
 
-def draw_dev(
-    strata: Sequence[Any],
-    fingerprints: npt.NDArray[np.uint64],
-    fraction: float,
-    seed: Sequence[int],
-) -> npt.NDArray[np.bool_]:
-    """Return which rows are dev: of each stratum about that fraction, rows that are alike together.
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Rows of a task that dev rows are drawn from."""
 
-    A stratum of two different rows or more has at least one on either side.
+    strata: Sequence[Any]
+    """What is to keep its share on both sides, of each row."""
+    fingerprints: npt.NDArray[np.uint64]
+    """Of each row; rows that are alike have the same, in whichever task."""
+    fraction: float
+
+
+def draw_dev(pools: Sequence[Pool], seed: int) -> list[npt.NDArray[np.bool_]]:
+    """Return which rows of each pool are dev: of each stratum about its fraction, or a little more.
+
+    What is dev in one pool is dev in all, or the encoder would learn dev texts of one task with
+    another's labels. A stratum of two different texts or more has some on either side, unless
+    another pool has its texts in strata as small.
     """
-    generator = np.random.default_rng(seed)
-    _, first, group = np.unique(fingerprints, return_index=True, return_inverse=True)
-    sizes = np.bincount(group)
-    members: dict[Any, list[int]] = {}
-    # A group belongs where its first row does, whatever its doubles are labelled.
-    for number in np.argsort(first):
-        members.setdefault(strata[first[number]], []).append(int(number))
-    chosen = np.zeros(len(sizes), bool)
-    for stratum in sorted(members, key=str):
-        groups = generator.permutation(members[stratum])
-        wanted = max(1, round(fraction * int(sizes[groups].sum())))
-        taken = 0
-        for number in groups[:-1]:  # the last stays, so that training has some
+    strata: dict[tuple[int, Any], dict[int, int]] = {}  # rows of each text, by pool and stratum
+    for place, pool in enumerate(pools):
+        found = np.unique(pool.fingerprints, return_index=True, return_counts=True)
+        for text, first, count in zip(*(part.tolist() for part in found), strict=True):
+            # A text belongs where its first row does, whatever its doubles are labelled.
+            strata.setdefault((place, pool.strata[first]), {})[text] = count
+    ranked = {key: sorted(rows, key=lambda text: _rank(text, seed)) for key, rows in strata.items()}
+    kept = {texts[-1] for texts in ranked.values()}  # so that training has some of each
+    chosen: set[int] = set()
+    # Small strata first: large ones are then filled up to their share, and few get more.
+    for key in sorted(ranked, key=lambda key: (len(ranked[key]), key[0], str(key[1]))):
+        rows = strata[key]
+        wanted = max(1, round(pools[key[0]].fraction * sum(rows.values())))
+        taken = sum(count for text, count in rows.items() if text in chosen)
+        for text in ranked[key]:
             if taken >= wanted:
                 break
-            if taken and taken + sizes[number] > 1.5 * wanted:
+            if text in chosen or text in kept:
+                continue
+            if taken and taken + rows[text] > 1.5 * wanted:
                 continue  # a text that stands there very often would be most of dev
-            chosen[number] = True
-            taken += int(sizes[number])
-    return chosen[group]
+            chosen.add(text)
+            taken += rows[text]
+    drawn = np.array(sorted(chosen), np.uint64)
+    return [np.isin(pool.fingerprints, drawn) for pool in pools]
+
+
+def _rank(text: int, seed: int) -> bytes:
+    """Return a text's place in the draw, which is the same whatever stands beside it."""
+    return hashlib.blake2b(f"{seed} {text}".encode(), digest_size=8).digest()
 
 
 def bands(scores: Sequence[float]) -> list[int]:
