@@ -265,8 +265,9 @@ def open_records(
 def check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:
     """Refuse files that are not there, and outputs that are or cannot be."""
     if not path.is_file():
-        is_folder = f"{path} is a folder; name one of its files"
-        raise UsageError(is_folder if path.is_dir() else f"there is no file {path}")
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder; name one of its files")
+        raise UsageError(f"there is no file {path}")
     going_on = resume and journal_place(outputs[0]).exists()
     for i, output in enumerate(outputs):
         if output.resolve() in [path.resolve(), *(o.resolve() for o in outputs[:i])]:
