@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,14 @@ def test_a_page_in_the_run(plait, run, tmp_path):
     first = (run / "report.html").read_bytes()
     assert plait("report", run).code == 0  # its own page may be written over
     assert (run / "report.html").read_bytes() == first
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_slow(plait, run, monkeypatch):
+    monkeypatch.setattr("os.access", lambda _, mode: mode != os.W_OK)
+    (run / "model.safetensors").unlink()  # which nobody has asked for yet
+    done = plait("report", run)
+    assert done.code == 2
+    assert "cannot be written; name another file for the report with --out" in done.complaint()
 
 
 def test_several_runs(plait, run, trained, tmp_path, monkeypatch):

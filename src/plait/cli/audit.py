@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +13,9 @@ from plait.cli.evaluate import (
     TasksOption,
     check_new_file,
     load_watched,
+    require_writable,
 )
 from plait.cli.train import DataOption
-from plait.errors import RunError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,8 +89,8 @@ def audit(
 
     if out is not None:
         check_new_file(out, "--out")
-    elif run.is_dir() and not os.access(run, os.W_OK):
-        raise RunError(f"{run} cannot be written; name another file for the score card with --out")
+    else:
+        require_writable(run, "the score card")
     with Display() as display:
         from plait.audit import read_own
 

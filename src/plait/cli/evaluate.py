@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -132,6 +133,14 @@ def check_new_file(path: Path, option: str) -> None:
         raise UsageError(f"{path} exists already and is not overwritten; name another {option}")
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent} for {option} {path}")
+
+
+def require_writable(folder: Path, what: str) -> None:
+    """Refuse a folder that this user may not write into before anything slow begins."""
+    from plait.errors import RunError
+
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        raise RunError(f"{folder} cannot be written; name another file for {what} with --out")
 
 
 def check_labelled(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from plait.cli.evaluate import DeviceOption
+from plait.cli.evaluate import DeviceOption, require_writable
 from plait.cli.train import DataOption
 
 
@@ -45,6 +45,8 @@ def report(
     from plait.cli.display import Display
 
     target = out or (runs[0] if len(runs) == 1 else Path()) / "report.html"
+    if out is None:
+        require_writable(target.parent, "the report")
     with Display() as display:
         display.begin("loading")
         from plait.report.page import write_report
