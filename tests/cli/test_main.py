@@ -77,6 +77,15 @@ def test_plait_alone_shows_every_command(plait, args):
     assert "..." not in done.out.partition("Commands:")[2]  # no sentence is cut short
 
 
+def test_a_home_behind_an_equals_sign(plait, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    done = plait("predict", tmp_path, "a text", "--output=~/none/a.csv")
+    assert f"there is no folder {tmp_path / 'none'} " in done.complaint()
+    done = plait("check", "--", "--data=~/x")  # behind -- are no options
+    assert "--data=~/x" in done.complaint()
+
+
 def test_version(plait):
     done = plait("--version")
     assert (done.code, done.out) == (0, f"plait {plait_version()}\n")

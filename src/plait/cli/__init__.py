@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -134,6 +136,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(args: Sequence[str] | None) -> int:
+    args = _at_home(sys.argv[1:] if args is None else args)
     try:
         code = app(args, prog_name="plait", standalone_mode=False)
     except _TypedWrong as error:
@@ -152,10 +155,21 @@ def _run(args: Sequence[str] | None) -> int:
             raise
         text = str(told)
         if text.endswith(FREE_ROOM):
-            text += _say_again(sys.argv[1:] if args is None else args)
+            text += _say_again(args)
         return _complain(text, told.exit_code, getattr(told, "__notes__", ()))
     # Typer makes an exit code of Ctrl-C itself, without a word.
     return _complain("stopped", 130) if code == 130 else code or 0
+
+
+def _at_home(words: Sequence[str]) -> list[str]:
+    """Read --out=~/runs as meant: bash leaves the sign there, and a folder called ~ is a trap."""
+    end = words.index("--") if "--" in words else len(words)
+    return [
+        f"{found[1]}{Path(found[2]).expanduser()}"
+        if i < end and (found := re.fullmatch(r"(--[\w-]+=)(~(?:/.*)?)", word, re.DOTALL))
+        else word
+        for i, word in enumerate(words)
+    ]
 
 
 def _say_again(words: Sequence[str]) -> str:
