@@ -294,7 +294,7 @@ def test_a_profile_brings_its_rate(recipe):
         (
             ["-o", 'train.schedule={name="simultaneous", leader="moot"}', *GIVEN],
             RecipeError,
-            r"^stage\.finetune\.schedule: leader names 'moot'; did you mean 'mood'\?$",
+            r"^stage\.finetune\.schedule: leader names 'moot', no task .*; did you mean 'mood'\?$",
         ),
         (["-o", "tasks.same.train=[]"], RecipeError, r"^tasks\.same\.train names no files"),
         (["-o", "train.aggregator=summ", *GIVEN], RecipeError, r"no aggregator 'summ'"),
