@@ -181,6 +181,23 @@ def test_no_length_is_advised_that_the_encoder_cannot_read(
     assert found(report, "lengths").advice == advice
 
 
+def test_dev_rows_that_another_task_trains_on(write_recipe, tmp_path):
+    rows = "text,length\nthe song was superb .,1\nThe game was boring!,0\nthe old house,1\n"
+    (tmp_path / "size.csv").write_text(rows)
+    config = write_recipe()
+    task = {"kind": "binary", "text": "text", "label": "length", "train": "size.csv"}
+    size = config.tasks["mood"].model_validate(task)
+    both = config.model_copy(update={"tasks": {**config.tasks, "size": size}})
+    (told,) = [f for f in check_recipe(both).findings if "train of size" in f.sentence]
+    assert (told.task, told.split, told.check, told.level) == ("mood", "dev", "overlap", "note")
+    assert told.sentence.startswith("2 rows (66.7%) are in train of size, so the encoder learns")
+    assert lines(told) == [3, 4]
+    assert told.places[1].detail.endswith("size.csv")
+    assert told.places[1].detail.startswith("as line 3 of ")
+    dropped = both.model_copy(update={"data": both.data.model_copy(update={"drop_overlap": True})})
+    assert not [f for f in check_recipe(dropped).findings if "train of size" in f.sentence]
+
+
 def test_test_files_with_and_without_labels(write_recipe, tmp_path, found):
     (tmp_path / "test.csv").write_text("id,text\nt1,\nt2,the room was dull\n")
     report = check_recipe(write_recipe(test="test.csv"))

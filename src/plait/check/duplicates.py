@@ -15,6 +15,8 @@ from plait.check.findings import num_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy.typing as npt
+
     from plait.check.findings import Finding
     from plait.check.rows import SplitRows
 
@@ -58,17 +60,11 @@ def check_duplicates(rows: SplitRows) -> Iterator[Finding]:
 
 def check_overlap(first: SplitRows, second: SplitRows) -> Iterator[Finding]:
     """Tell of rows of the second split (dev, test, unlabelled) that the first (train) has, too."""
-    shared = np.flatnonzero(np.isin(second.prints, first.prints))
+    shared = _find_shared(first, second)
     if len(shared) == 0:
         return
-    known, where = np.unique(first.prints, return_index=True)
-    twins = where[np.searchsorted(known, second.prints[shared])]
-    details = [f"as {place.unit} {place.line} of {place.file}" for place in first.places(twins)]
-    share = len(shared) / len(second)
-    told = (
-        f"{num_rows(len(shared))} ({share:.1%}) {'is' if len(shared) == 1 else 'are'} in "
-        f"{first.split} as well, "
-    )
+    told = f"{_count_shared(shared, second)} in {first.split} as well, "
+    details = _tell_twins(first, second, shared)
     if second.split == "unlabelled":
         told += "to be learnt from twice: with the label and without"
         advice = "leave them out unless that is meant"
@@ -78,6 +74,39 @@ def check_overlap(first: SplitRows, second: SplitRows) -> Iterator[Finding]:
     advice = f"take them out of {first.split}"
     advice += ", or set data.drop_overlap" if first.split == "train" else ""
     yield second.finding("overlap", "warning", told, advice, shared, details)
+
+
+def check_elsewhere(train: SplitRows, held: SplitRows) -> Iterator[Finding]:
+    """Tell of rows of a task's dev or test that another task trains on."""
+    shared = _find_shared(train, held)
+    if len(shared) == 0:
+        return
+    yield held.finding(
+        "overlap",
+        "note",
+        f"{_count_shared(shared, held)} in train of {train.task}, so the encoder learns these "
+        "texts, with that task's labels",
+        "hold the same texts out of both, or set data.drop_overlap",
+        shared,
+        _tell_twins(train, held, shared),
+    )
+
+
+def _find_shared(first: SplitRows, second: SplitRows) -> npt.NDArray[np.int64]:
+    """Return the rows of the second that the first has, too."""
+    return np.flatnonzero(np.isin(second.prints, first.prints))
+
+
+def _count_shared(shared: npt.NDArray[np.int64], second: SplitRows) -> str:
+    share = len(shared) / len(second)
+    return f"{num_rows(len(shared))} ({share:.1%}) {'is' if len(shared) == 1 else 'are'}"
+
+
+def _tell_twins(first: SplitRows, second: SplitRows, shared: npt.NDArray[np.int64]) -> list[str]:
+    """Say of each shared row where the first of its like is."""
+    known, where = np.unique(first.prints, return_index=True)
+    twins = where[np.searchsorted(known, second.prints[shared])]
+    return [f"as {place.unit} {place.line} of {place.file}" for place in first.places(twins)]
 
 
 def _groups(rows: SplitRows) -> Iterator[list[int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plait.check.balance import check_balance, count_labels
-from plait.check.duplicates import check_duplicates, check_overlap
+from plait.check.duplicates import check_duplicates, check_elsewhere, check_overlap
 from plait.check.findings import Finding
 from plait.check.lengths import (
     Lengths,
@@ -109,8 +109,11 @@ def check_recipe(
     by_task: dict[str, dict[str, SplitRows]] = {}
     for rows in splits:
         by_task.setdefault(rows.task, {})[rows.split] = rows
-    for own_splits in by_task.values():
+    for task, own_splits in by_task.items():
         found += _check_overlaps(own_splits)
+        for other, splits_there in by_task.items():
+            if other != task:
+                found += _check_elsewhere(splits_there, own_splits)
     if mislabelled and tokenizer is not None:
         found += _check_labels(config, [[*own.values()] for own in by_task.values()], progress)
     found.sort(key=lambda finding: LEVELS.index(finding.level))
@@ -155,6 +158,12 @@ def _check_overlaps(splits: dict[str, SplitRows]) -> Iterator[Finding]:
     for first, second in pairs:
         if first in splits and second in splits:
             yield from check_overlap(splits[first], splits[second])
+
+
+def _check_elsewhere(theirs: dict[str, SplitRows], ours: dict[str, SplitRows]) -> Iterator[Finding]:
+    for split in ("dev", "test"):
+        if "train" in theirs and split in ours:
+            yield from check_elsewhere(theirs["train"], ours[split])
 
 
 def _check_labels(
