@@ -21,14 +21,15 @@ PACKAGE = Path(plait.__file__).parent
 LINES = [
     ["errors", "interrupts"],
     ["types"],
-    ["registry", "distributed"],
+    ["registry", "distributed", "regression"],
     ["config"],
     ["data"],
+    ["choose"],
     ["draft"],
     ["model"],
     ["losses", "schedules", "aggregators", "regularizers", "weighting"],
     ["evaluate", "intervals"],
-    ["thresholds", "calibration", "pretrain"],
+    ["thresholds", "calibration", "pretrain", "baselines"],
     ["card"],
     ["training"],
     ["check"],
@@ -50,6 +51,7 @@ LEVEL = {room: level for level, line in enumerate(LINES) for room in line}
 
 # What makes `plait --help` slow.
 HEAVY = {"torch", "pyarrow", "numpy", "transformers", "tokenizers", "matplotlib"}
+HEAVY |= {"sklearn", "scipy"}
 LIGHT_ROOMS = {"errors", "interrupts", "types", "registry", "config", "cli"}
 
 
@@ -151,6 +153,15 @@ def test_light_rooms_import_nothing_heavy(module):
     if module.split(".")[1] in LIGHT_ROOMS:
         source = path.read_text(encoding="utf-8")
         assert heavy(source, module, is_package=path.name == "__init__.py") == []
+
+
+@each_module
+def test_scikit_learn_and_scipy_are_imported_inside_functions(module):
+    """They take a second, and most commands do not need them."""
+    path = MODULES[module]
+    source = path.read_text(encoding="utf-8")
+    found = heavy(source, module, is_package=path.name == "__init__.py")
+    assert not {"sklearn", "scipy"} & set(found)
 
 
 @each_module

@@ -16,6 +16,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plait.baselines import best_in, list_shortfalls
 from plait.calibration import FILE as CALIBRATION
 from plait.calibration import take_scalings
 from plait.config import read_resolved
@@ -194,7 +195,6 @@ def _scores(
                 "There are none yet: its training is not finished; `plait train --resume` goes on."
             )
         return [["## Scores"], [told]]
-    baseline = scores.get("baseline", {}).get("primary", {})
     rows = []
     for name, value in dev["primary"].items():
         metric = primary_metric(config.tasks[name], config.tasks[name].metric)
@@ -202,15 +202,19 @@ def _scores(
         least = ""
         if metric == "accuracy" and value is not None and count:
             least = _figure(float(wilson_bound(value * count, count)))
-        figures = [_figure(baseline.get(name)), _figure(value), least]
-        rows.append([name, metric, *figures, f"{count:,}"])
+        best, beaten = best_in(scores, name, config.tasks[name].kind) or ("none", None)
+        figures = [_figure(beaten), _figure(value), least]
+        rows.append([name, metric, best, *figures, f"{count:,}"])
     summary = dev["summary"]
+    heads = ["task", "figure", "best baseline", "its figure", "this model", "at least", "dev rows"]
     return [
         ["## Scores"],
-        _table(["task", "figure", "baseline", "this model", "at least", "dev rows"], rows, right=2),
+        _table(heads, rows, right=3),
+        [f"- {sentence}." for sentence in list_shortfalls(scores, config.tasks, _figure)],
         [
-            "The baseline answers without reading: the most frequent class, the labels that most "
-            "rows have, or the mean score, of the training rows.",
+            "The best baseline is the best of several models that train no encoder: the majority "
+            "class (or the mean score) and, where they were measured, linear models of frozen "
+            "vectors and of TF-IDF.",
             "At least: the lower end of Wilson's interval, with a certainty of 95%. "
             f"Overall {_figure(summary['overall'])}, mean {_figure(summary['mean'])}.",
         ],

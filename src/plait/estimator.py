@@ -57,6 +57,8 @@ KEYS = {
     "device": "device",
 }
 """What an argument is called in a recipe."""
+CHOSEN = ("epochs", "batch_size", "lr")
+"""Arguments that plait.choose fills in where they are None."""
 
 
 class TextEstimator:
@@ -68,9 +70,9 @@ class TextEstimator:
         self,
         encoder: str = "packaged",
         *,
-        epochs: int = 3,
-        batch_size: int = 32,
-        lr: float = 5e-5,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
         max_length: int = 128,
         seed: int = 11711,
         device: str = "auto",
@@ -145,6 +147,8 @@ class TextEstimator:
         own = type(self).__name__
         table: dict[str, Any] = {"name": own, "listeners": [], "tasks": {TASK: task}}
         for name, key in KEYS.items():
+            if name in CHOSEN and getattr(self, name) is None:
+                continue
             section, _, last = key.rpartition(".")
             place = table.setdefault(section, {}) if section else table
             place[last] = _plain(getattr(self, name))
@@ -179,9 +183,10 @@ class TextEstimator:
             # As theirs: a search of scikit-learn's takes every other error for a fit that failed.
             raise KeyboardInterrupt(f"{when}; {kept}") from None
         except DeviceMemoryError as error:
-            size, length = max(1, self.batch_size // 2), max(8, self.max_length // 2)
+            whole = self.batch_size or 16
+            size, length = max(1, whole // 2), max(8, self.max_length // 2)
             fewer = f"batch_size={size} with overrides=['train.accumulate=2'], or "
-            less = f"{fewer * (self.batch_size > 1)}max_length={length}"
+            less = f"{fewer * (whole > 1)}max_length={length}"
             raise DeviceMemoryError(f"out of memory while training: try {less}") from error
         except PlaitError as error:
             error.args = (self._rename(str(error)),)
@@ -219,7 +224,8 @@ class TextClassifier(TextEstimator):
 
     `X` is a list of texts, or of tuples of two; `y` has the classes, as words or numbers. The
     settings are those of a recipe: `encoder` is its source, and `overrides` are any others, as on
-    the command line ("train.warmup=0.1"). `out` keeps the run in a folder. There is no dev set:
+    the command line ("train.warmup=0.1"). Those that are None follow from the rows and classes
+    (plait.choose). `out` keeps the run in a folder. There is no dev set:
     the model after the last update is kept. After `fit`, `classes_` are the classes in the order of
     the probabilities and `model_` is the Predictor, whose task is called 'task'.
     """

@@ -19,10 +19,12 @@ import torch.nn.functional as F
 
 from plait.errors import suggest
 from plait.registry import Registry
+from plait.regression import SCORE_STRENGTH, STRENGTH, fit_classes, fit_numbers, fit_yes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from plait.regression import Floats, Linear
     from plait.types import Kind, TaskSpec
 
 
@@ -62,6 +64,13 @@ class Loss(ABC):
     @abstractmethod
     def decode(self, outputs: Tensor) -> Tensor:
         """Return probabilities [examples, classes] or scores [examples]."""
+
+    def fit(self, features: Floats, labels: Tensor) -> Linear:  # noqa: ARG002
+        """Return the linear map of fixed features, [examples, width], with a small loss.
+
+        A head may begin there. Only losses of a linear model's own outputs have one.
+        """
+        raise ValueError(f"{type(self).__name__} has no regression that a head could begin as")
 
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """Return the outputs as a distribution, [examples, classes] logarithms.
@@ -203,6 +212,10 @@ class CrossEntropy(_Weighted):
         )
         return each.mean()
 
+    def fit(self, features: Floats, labels: Tensor) -> Linear:
+        """Fit a multinomial logistic regression."""
+        return fit_classes(features, labels.numpy(), self.num_outputs)
+
     def decode(self, outputs: Tensor) -> Tensor:
         """Softmax."""
         return _full(outputs).softmax(dim=-1)
@@ -229,6 +242,10 @@ class BinaryCrossEntropy(_Weighted):
         logits = _full(outputs).squeeze(-1)
         weights = None if self.weights is None else self.weights.to(logits.dtype)[labels.long()]
         return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), weights)
+
+    def fit(self, features: Floats, labels: Tensor) -> Linear:
+        """Fit a logistic regression."""
+        return fit_yes(features, labels.numpy()[:, None])
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Sigmoid, and what is left of 1 for the first label."""
@@ -278,6 +295,10 @@ class LabelBinaryCrossEntropy(_Weighted):
             weights = no + (yes - no) * labels
         return F.binary_cross_entropy_with_logits(logits, labels, weights)
 
+    def fit(self, features: Floats, labels: Tensor) -> Linear:
+        """Fit a logistic regression for each label."""
+        return fit_yes(features, labels.numpy())
+
     def decode(self, outputs: Tensor) -> Tensor:
         """Sigmoid: every label's own probability."""
         return _full(outputs).sigmoid()
@@ -305,6 +326,11 @@ class MeanSquaredError(Loss):
         """Return the mean squared error, in the scale set."""
         target = self._to_unit(labels) if self.scale == "unit" else labels
         return F.mse_loss(self.value(outputs), target)
+
+    def fit(self, features: Floats, labels: Tensor) -> Linear:
+        """Fit a ridge regression, in the scale set."""
+        target = self._to_unit(labels) if self.scale == "unit" else labels
+        return fit_numbers(features, target.numpy())
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Back to the task's units, held inside its range."""
@@ -343,6 +369,8 @@ class CosineMSE(MeanSquaredError):  # noqa: N818 - an error to be made small, no
         super().__init__(spec, scale=scale)
         self.map = map
 
+    fit = Loss.fit  # a cosine is no linear map of features
+
     def _unit(self, outputs: Tensor) -> Tensor:
         cosine = _full(outputs).squeeze(-1)
         if self.map == "clipped":
@@ -368,6 +396,11 @@ class ScoreCrossEntropy(Loss):
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross entropy, lowest where the answer is the score."""
         return F.binary_cross_entropy_with_logits(_full(outputs).squeeze(-1), self._to_unit(labels))
+
+    def fit(self, features: Floats, labels: Tensor) -> Linear:
+        """Fit a logistic regression of which a score is a part yes and a part no."""
+        shares = self._to_unit(labels.double()).clamp(0, 1).numpy()[:, None]
+        return fit_yes(features, shares, STRENGTH if features.shape[1] == 1 else SCORE_STRENGTH)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Sigmoid, stretched over the range."""

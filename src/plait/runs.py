@@ -156,7 +156,8 @@ def train_ensemble(
         model = load(folder, device=first.device)
         watched = model if progress is None else model.watched(progress)
         result["dev"] = watched.evaluate("dev", data=data).to_json()
-        result["baseline"] = next(iter(results.values()))["baseline"]
+        one = next(iter(results.values()))
+        result |= {key: one[key] for key in ("baseline", "baselines") if key in one}
     with card_renewed(folder):
         write_text(folder / "scores.json", json.dumps(result, indent=1))
     return Outcome(folder, result)

@@ -29,7 +29,7 @@ def train_each_alone(
     command: str,
     train_several: Callable[[Runs], None] | None,
 ) -> None:
-    """Train every task by itself into OUT/TASK and print what each came to.
+    """Train every task by itself into OUT/TASK and print each one's dev figure.
 
     `train_several` may train them beforehand; else they are trained here, one after the other.
     """
@@ -94,21 +94,27 @@ def _show(
     planned: Mapping[str, Alone],
     joint: Mapping[str, float | None],
 ) -> None:
+    from plait.baselines import best_in, list_shortfalls
     from plait.cli.display import figure, make_console, print_table
     from plait.evaluate import primary_metric
 
     rows = [["task", "figure", "updates", "baseline", "alone", *([JOINT] if joint else [])]]
+    notes = []
     for task, result in results.items():
         if "dev" not in result:
             continue
         settings = planned[task].config.tasks[task]
         row = [task, primary_metric(settings, settings.metric), f"{result['steps']:,}"]
-        row.append(figure(result["baseline"]["primary"].get(task)))
+        best = best_in(result, task, settings.kind)
+        row.append(figure(None if best is None else best[1]))
         row.append(figure(result["dev"]["primary"][task]))
         rows.append([*row, *([figure(joint.get(task))] if joint else [])])
+        notes += list_shortfalls(result, planned[task].config.tasks, figure)
     console = make_console()
     console.print()
     if len(rows) == 1:
         console.print("There is no dev set to score.")
         return
     print_table(console, rows, num_words=2)
+    for note in notes:
+        console.print(f"note: {note}")

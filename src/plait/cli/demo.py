@@ -83,7 +83,7 @@ def demo(
                 config, out, data="@sample", resume=resume, command=command, listeners=[display]
             ).result
         predictions = _predict(out)
-    show_outcome(result, _first_scores(out), config.tasks)
+    show_outcome(result, _first_scores(out), folder.read_config().tasks)
     typer.echo(f"\n{predictions}")
     typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, None, config)}")
     typer.echo("  plait list recipes")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plait.cli.display import Display
-    from plait.config import EnsembleConfig
+    from plait.config import EnsembleConfig, TaskConfig
     from plait.engines.running import Runs
 
 
@@ -73,13 +73,19 @@ def train_members(
         begun = (out / "members").exists()
         told = f"go on with: {command}" if begun else "nothing was written"
         raise Interrupted(f"stopped; {told}") from None
-    _show(config, outcome.result)
+    from plait.training.folder import RunFolder
+
+    first = RunFolder(outcome.folder / "members" / names[0]).read_config()
+    _show(config, outcome.result, first.tasks)
     member = next(iter(config.members.values()))
     typer.echo(f"\nThe ensemble is in {out}. Try next:\n{next_commands(out, data, member)}")
 
 
-def _show(config: EnsembleConfig, result: Mapping[str, Any]) -> None:
-    """Print the dev figures of the members and of all together."""
+def _show(
+    config: EnsembleConfig, result: Mapping[str, Any], settings: Mapping[str, TaskConfig]
+) -> None:
+    """Print the dev figures of the best baselines, of the members and of all together."""
+    from plait.baselines import best_in, list_shortfalls
     from plait.cli.display import figure, make_console, print_table
 
     console = make_console()
@@ -89,8 +95,12 @@ def _show(config: EnsembleConfig, result: Mapping[str, Any]) -> None:
         return
     lines = {**result["members"], f"ensemble ({config.how})": result["dev"]}
     tasks = list(result["dev"]["primary"])
+    best = [best_in(result, task, settings[task].kind) for task in tasks]
     rows = [["", *tasks, "overall"]]
+    rows.append(["baseline", *(figure(found[1] if found else None) for found in best), ""])
     for name, scores in lines.items():
         figures = [scores["primary"].get(task) for task in tasks]
         rows.append([name, *map(figure, [*figures, scores["summary"]["overall"]])])
     print_table(console, rows)
+    for sentence in list_shortfalls(result, settings, figure):
+        console.print(f"note: {sentence}")

@@ -65,9 +65,12 @@ def plan(
 def _plan(config: RunConfig, data: str | None, rows: Sequence[str]) -> RunPlan:
     given = _read_rows(rows, config)
 
+    from plait.choose import complete, find_facts
     from plait.training.plan import plan_run
 
-    return plan_run(config, read_amounts(config, data, given))
+    amounts = read_amounts(config, data, given)
+    config, _ = complete(config, find_facts(config, amounts.rows, amounts.train))
+    return plan_run(config, amounts)
 
 
 def _plan_members(

@@ -219,7 +219,10 @@ def _show_training(
         outcome = start(config, out, data=data, resume=resume, command=command, listeners=[display])
         if finished:
             display.note(f"{out} is finished already; these are its scores")
-    show_outcome(outcome.result, display.first_scores, config.tasks)
+    from plait.training.folder import RunFolder
+
+    tasks = RunFolder(outcome.folder).read_config().tasks  # with what the recipe leaves out
+    show_outcome(outcome.result, display.first_scores, tasks)
     typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, data, config)}")
 
 
@@ -298,7 +301,8 @@ def _difference(
 def show_outcome(
     result: dict[str, Any], before: Mapping[str, float], tasks: Mapping[str, TaskConfig]
 ) -> None:
-    """Print a finished run's table of dev scores."""
+    """Print a finished run's table of dev scores, beside those of the best simple baselines."""
+    from plait.baselines import best_in, list_shortfalls
     from plait.cli.display import figure, make_console, print_table
     from plait.errors import counted
     from plait.evaluate import primary_metric
@@ -308,8 +312,9 @@ def show_outcome(
         done = f"{counted(result['steps'], 'update')} in {result['seconds']:.0f} s"
         console.print(f"{done}; there is no dev set to score.")
         return
-    dev, baseline = result["dev"], result["baseline"]
-    columns = {"baseline": baseline["primary"]}
+    dev = result["dev"]
+    best = {name: best_in(result, name, tasks[name].kind) for name in dev["primary"]}
+    columns = {"baseline": {name: found[1] for name, found in best.items() if found}}
     if before := result.get("before", before):
         columns["before"] = before
     columns["trained"] = dev["primary"]
@@ -323,6 +328,8 @@ def show_outcome(
         rows.append(row)
     console.print()
     print_table(console, rows, num_words=2)
+    for sentence in list_shortfalls(result, tasks, figure):
+        console.print(f"note: {sentence}")
     summary = dev["summary"]
     console.print(
         f"\noverall {figure(summary['overall'])}, mean {figure(summary['mean'])}, "

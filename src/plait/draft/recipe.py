@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plait.draft.tasks import MUCH, SPLITS, task_table
+from plait.choose import Choice, Facts, choose, choose_length
+from plait.draft.tasks import SPLITS, task_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +20,8 @@ if TYPE_CHECKING:
     from plait.draft.files import LookedAt
     from plait.draft.tasks import TaskDraft
 
-SMALL, MIDDLE = 2_000, 20_000
-"""Training rows of the largest task up to which a run is small, or of middle size."""
-UNEQUAL = 4
-"""Times the smallest task's rows that the largest may have for turns to be shared equally."""
 WIDTH = 100
 """Columns that a line of the recipe has with its comment."""
-LENGTHS = (64, 128, 256)
 TOKENS_PER_WORD = 1.5
 """Of English in a BERT vocabulary; other languages have more."""
 
@@ -52,20 +49,28 @@ def write_recipe(
     """Write the recipe's text; `files` are those of each task and split."""
     paths = [p.path for own in files.values() for some in own.values() for p in some]
     root = common_folder(paths)
+    facts = [find_facts(task) for task in tasks]
+    choices = choose(facts)
     lines = [
         "# Written by `plait new`. Every guess is below with its reason: change what is wrong.",
         *(_comment(f"Left out: {sentence}") for sentence in left_out),
         "",
         f"name = {_toml(name)}",
         f"seed = {seed}  # order, heads and dropout follow from it",
+        *_chosen(choices, ""),
     ]
     if root is not None:
         lines += ["", "[data]", "# Folder that files are relative to; --data DIR moves it."]
         lines += [f"root = {_toml(str(root))}"]
-    lines += ["", *_encoder(tasks, encoder)]
+    lines += ["", *_encoder(facts, encoder)]
     for task in tasks:
         lines += ["", *_task(task, files[task.name], root)]
-    lines += ["", *_train(tasks)]
+        lines += _chosen(choices, f"tasks.{task.name}")
+    lines += ["", "[train]", *_chosen(choices, "train")]
+    for choice in choices:
+        if choice.key.startswith("stage."):
+            lines += ["", _comment(choice.why), f"[{choice.key}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in choice.value.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -81,9 +86,9 @@ def common_folder(paths: Sequence[Path]) -> Path | None:
 # --- tables ------------------------------------------------------------------------------
 
 
-def _encoder(tasks: Sequence[TaskDraft], source: str) -> Iterator[str]:
-    long = max(_long_input(task) for task in tasks)
-    length = next((n for n in LENGTHS if long <= n), LENGTHS[-1])
+def _encoder(facts: Sequence[Facts], source: str) -> Iterator[str]:
+    long = max(task.tokens for task in facts)
+    length = choose_length(long)
     yield "[encoder]"
     packaged = "  # all-MiniLM-L6-v2; a Hub id or a folder is another" * (source == "packaged")
     yield f"source = {_toml(source)}{packaged}"
@@ -98,7 +103,7 @@ def _long_input(task: TaskDraft) -> int:
     columns = [first.columns[name].values for name in task.roles.text]
     words = sorted(sum(len(text.split()) for text in row) for row in zip(*columns, strict=False))
     if len(words) < 2:
-        return LENGTHS[0]
+        return 0
     return round(TOKENS_PER_WORD * statistics.quantiles(words, n=20)[-1]) + 3
 
 
@@ -125,9 +130,6 @@ def _task(
         yield from _explained(f"{split} = {value}", made + guess.why)
     if task.skipped and not {"train", "dev"} <= {*task.written}:  # files made here are clean
         yield 'bad_rows = "skip"  # those that cannot be used, as noted above'
-    if task.largest >= MUCH:
-        yield 'metric = "macro_f1"  # one class has most rows; accuracy would hide the others'
-    yield 'head = { name = "mlp", dropout = 0.1 }'
 
 
 def _explained(line: str, why: str) -> Iterator[str]:
@@ -176,41 +178,39 @@ def _file(placed: Placed, task: TaskDraft, root: Path | None) -> str:
     return "{ " + ", ".join(f"{key} = {_toml(value)}" for key, value in table.items()) + " }"
 
 
-def _train(tasks: Sequence[TaskDraft]) -> Iterator[str]:
-    sizes = [max(task.num_rows.get("train", 0), 1) for task in tasks]
-    largest = max(sizes)
-    yield "[train]"
-    if largest <= SMALL:
-        yield "# Few rows: small batches, several passes, a high rate."
-        settings = (6, 16, "1e-4")
-    elif largest <= MIDDLE:
-        yield "# The usual settings for some thousand rows."
-        settings = (3, 32, "5e-5")
-    else:
-        yield "# Many rows: two passes; `plait plan` counts the updates, max_steps limits them."
-        settings = (2, 32, "5e-5")
-    yield from (
-        f"epochs = {settings[0]}",
-        f"batch_size = {settings[1]}",
-        f"lr = {settings[2]}",
-        "warmup = 0.1",
-        'decay = "linear"',
+def _chosen(choices: Sequence[Choice], section: str) -> Iterator[str]:
+    """Write the chosen settings of a table, each with its reason."""
+    for choice in choices:
+        place, _, key = choice.key.rpartition(".")
+        if place == section:
+            yield from _explained(f"{key} = {_toml(choice.value)}", choice.why)
+
+
+def find_facts(task: TaskDraft) -> Facts:
+    """Say what is known of a task before anything is trained."""
+    return Facts(
+        task.name,
+        task.config.kind,
+        max(task.num_rows.get("train", 0), 1),
+        len(task.config.labels),
+        is_pair=task.config.is_pair,
+        largest=task.largest,
+        tokens=_long_input(task),
     )
-    if len(tasks) == 1:
-        return
-    if largest > UNEQUAL * min(sizes):
-        yield "# Tasks differ much in size: drawn by the root of it, small ones get their turn."
-        yield 'schedule = "square-root"'
-    else:
-        yield "# Tasks are of like size: they take turns."
-        yield 'schedule = "round-robin"'
+
+
+def _key(name: str) -> str:
+    """Write a key, in quotes where TOML wants them."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
 
 
 def _toml(value: Any) -> str:
     """Write a word, number, list or table; TOML takes JSON's strings but for two characters."""
     if isinstance(value, dict):
-        inner = ", ".join(f"{_toml(key)} = {_toml(item)}" for key, item in value.items())
+        inner = ", ".join(f"{_key(key)} = {_toml(item)}" for key, item in value.items())
         return "{ " + inner + " }"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, float):  # 5e-5 rather than 5e-05
+        return f"{value:g}".replace("e-0", "e-")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plait.choose import IMBALANCED
 from plait.config import TaskConfig
 from plait.config.checking import validate
 from plait.data.labels import LabelError, build_reader
@@ -32,8 +33,6 @@ SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
 
 FEW_ROWS = 50
 """Training rows below which a note says that figures will mean little."""
-MUCH = 0.8
-"""Part of the rows that one class may have before accuracy stops telling anything."""
 
 
 @dataclass(frozen=True)
@@ -458,7 +457,7 @@ def _warn(draft: TaskDraft) -> None:
         shown = ", ".join(f"{draft.config.labels[i]} ({draft.classes[i]})" for i in rare[:5])
         more = f" and {len(rare) - 5} more" if len(rare) > 5 else ""
         notes.append(f"classes with hardly a training row: {shown}{more}")
-    if draft.largest >= MUCH:
+    if draft.largest >= IMBALANCED:
         notes.append(
             f"{draft.largest:.0%} of the training rows are of one class, so macro_f1 stands for "
             "the task, not accuracy"

@@ -7,13 +7,19 @@ first texts u, the second half the second texts v, and `features` says how they 
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from plait.registry import Registry
+from plait.regression import SCORE_STRENGTH, STRENGTH, fits_better
+
+if TYPE_CHECKING:
+    from plait.losses import Loss
+    from plait.regression import Floats
 
 Feature = Literal["u", "v", "|u-v|", "u*v", "cos"]
 PAIR: tuple[Feature, ...] = ("u", "v")
@@ -31,6 +37,11 @@ class Head(nn.Module):
     takes: ClassVar[Literal["pooled", "hidden"]] = "pooled"
     """One vector per row; or the vectors of all tokens, [rows, length, width], with a mask, bool
     [rows, length], that is True at real ones: what stands at padding has no meaning."""
+    begins: ClassVar[bool] = False
+    """Whether `begin` sets its parameters before training."""
+
+    def begin(self, vectors: Tensor, labels: Tensor, loss: Loss) -> None:
+        """Set the parameters from the untrained encoder's vectors of the training rows."""
 
 
 HEADS: Registry[Head] = Registry("head", "pooled vectors of a batch -> a task's outputs")
@@ -132,6 +143,62 @@ class MLPHead(Head):
         hidden = torch.tanh(self.hidden(self.features(vectors)))
         logits: Tensor = self.out(self.dropout(hidden))
         return logits
+
+
+@HEADS.register("regression")
+class RegressionHead(Head):
+    """A linear layer on vectors of length 1 that begins as the regression on the frozen encoder.
+
+    Before the first update the layer is fitted to the training rows' vectors: a logistic
+    regression for classes, labels and scores, a ridge regression under mse. Then it is trained
+    with the encoder ("LP-FT", Kumar et al. 2022, arXiv 2202.10054). Where the texts of a pair are
+    apart it reads both vectors, their difference, their product (times the root of the width) and
+    their cosine. A score or a yes may begin as a function of the cosine alone, if that predicts
+    left-out training rows better.
+    """
+
+    begins = True
+
+    def __init__(self, width: int, num_outputs: int, apart: bool, *, dropout: float = 0.1):
+        super().__init__()
+        self.apart, self.scale = apart, width**0.5
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(4 * width + 1 if apart else width, num_outputs)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return logits."""
+        logits: Tensor = self.out(self.dropout(self._features(vectors)))
+        return logits
+
+    def _features(self, vectors: Tensor) -> Tensor:
+        vectors = F.normalize(vectors.float(), dim=-1)
+        if not self.apart:
+            return vectors
+        u, v = _halves(vectors)
+        cosine = (u * v).sum(-1, keepdim=True)
+        return torch.cat([u, v, (u - v).abs(), self.scale * u * v, cosine], dim=-1)
+
+    def begin(self, vectors: Tensor, labels: Tensor, loss: Loss) -> None:
+        """Become the regression; without two different labels only the bias says something."""
+        with torch.no_grad():
+            features = self._features(vectors).double().cpu().numpy()
+            columns = np.arange(features.shape[1])
+            if self.apart and loss.num_outputs == 1 and _is_cosine_enough(features, labels, loss):
+                columns = columns[-1:]
+            found = loss.fit(features[:, columns], labels)
+            self.out.weight.zero_()
+            weight = torch.from_numpy(found.weight).to(self.out.weight)
+            self.out.weight[:, torch.from_numpy(columns).to(weight.device)] = weight
+            self.out.bias.copy_(torch.from_numpy(found.bias))
+
+
+def _is_cosine_enough(features: Floats, labels: Tensor, loss: Loss) -> bool:
+    """Say whether the cosine, the last feature, predicts rows left out as well as all features."""
+    is_score = loss.spec.kind == "score"
+    low, high = loss.spec.range if is_score else (0.0, 1.0)
+    shares = ((labels.double().numpy() - low) / (high - low)).clip(0, 1)[:, None]
+    strengths = (STRENGTH, SCORE_STRENGTH if is_score else STRENGTH)
+    return fits_better(features[:, -1:], features, shares, strengths)
 
 
 @HEADS.register("cosine")

@@ -110,6 +110,10 @@ class MultitaskModel(nn.Module):
         encoded = self._encode(tasks[0], tokens, None, None)
         return [self.read_out(task, encoded, tokens.mask) for task in tasks]
 
+    def encode(self, task: str, tokens: Tokens) -> Encoded:
+        """Return what the encoder makes of a task's rows, for its head."""
+        return self._encode(task, tokens, None, None)
+
     def has_adapter(self, task: str) -> bool:
         """Say whether a task sees the encoder otherwise than the others do."""
         return f"task-{task}" in self.adapters

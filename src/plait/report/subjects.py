@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from plait.baselines import best_in
 from plait.ensemble import is_ensemble, read_outlines
 from plait.errors import DataError, RunError, UsageError
 from plait.evaluate import TaskScores, primary_metric
@@ -54,10 +55,9 @@ class Subject:
         scores = self.scores.get(task)
         return None if scores is None else scores.metrics[self.metric(task)]
 
-    def baseline(self, task: str) -> float | None:
-        """Return what answering without reading would have got."""
-        value: float | None = self.result.get("baseline", {}).get("primary", {}).get(task)
-        return value
+    def best_baseline(self, task: str) -> tuple[str, float] | None:
+        """Return the name and figure of a task's best simple baseline; None if it has none."""
+        return best_in(self.result, task, self.config.tasks[task].kind)
 
 
 def read_subjects(

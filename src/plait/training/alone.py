@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from plait.choose import complete, find_facts
 from plait.config import RunConfig
 from plait.errors import RecipeError
 from plait.pretrain.meta import MetaKind
@@ -50,6 +51,7 @@ def plan_alone(config: RunConfig, rows: Mapping[str, int] | Amounts) -> dict[str
     of any task keeps out of the joint run's training is kept out of each one's.
     """
     amounts = rows if isinstance(rows, Amounts) else Amounts(rows)
+    config, _ = complete(config, find_facts(config, amounts.rows, amounts.train))
     plan = plan_run(config, amounts)
     for name in config.stages:
         if isinstance(build_kind(config, name), MetaKind):

@@ -21,7 +21,7 @@ from plait.data import (
 from plait.distributed import ALONE
 from plait.errors import RecipeError, first_line, suggest
 from plait.evaluate import Task, primary_metric
-from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.losses import DEFAULT_LOSSES, LOSSES, Loss
 from plait.model.adapters import ADAPTERS
 from plait.model.encoder import ARCHITECTURES, check_adapters, check_pooling, load_encoder
 from plait.model.heads import HEADS
@@ -238,6 +238,11 @@ def build_tasks(config: RunConfig) -> dict[str, Task]:
             raise RecipeError(
                 f"{where}: the {task.head['name']} head gives {head.gives}, but its loss takes "
                 f"{loss.takes}; set {where}.loss to one that goes with the head"
+            )
+        if head.begins and type(loss).fit is Loss.fit:
+            raise RecipeError(
+                f"{where}: the {task.head['name']} head begins as a regression, which its loss "
+                "does not have; choose another head, such as 'linear'"
             )
         tasks[name] = Task(task, loss, primary_metric(task, task.metric))
     return tasks

@@ -67,6 +67,10 @@ class TrainState:
     """Evaluations since the last better figure, of each task and of '' for all."""
     peaks: dict[str, float] = field(default_factory=dict)
     """Best figure of this stage, of each task and of '' for all."""
+    begun: list[str] = field(default_factory=list)
+    """Tasks whose heads are fitted before training, not taken from another run."""
+    baselines: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    """Dev figures of simple models of each task, by name; None where there is none."""
     before: dict[str, float] = field(default_factory=dict)
     """Dev figures before the first update of tasks that another run had trained."""
     seconds: float = 0.0

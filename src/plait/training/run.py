@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from plait.baselines import measure
+from plait.choose import Choice, complete, find_facts, is_whole
 from plait.data import SplitName
 from plait.distributed import ALONE
 from plait.errors import Interrupted, RunError, counted, is_memory
 from plait.evaluate import Scorer, Scores, choose_room, score_baseline
 from plait.interrupts import count_once
+from plait.training.beginning import begin_heads, find_beginning
 from plait.training.build import (
     Parts,
     build,
@@ -58,7 +61,7 @@ from plait.training.notes import note_data, note_held_out, note_stage
 from plait.training.scoring import TeamScorer
 from plait.training.sharing import note_share
 from plait.training.stages import build_stage, check_stages, drop_heads
-from plait.training.starting import Start, find_kept
+from plait.training.starting import Start, find_kept, find_tokenizer
 from plait.training.teachers import Lessons
 from plait.training.workers import (
     check_device,
@@ -109,6 +112,10 @@ def train(
     folder = RunFolder(Path(out))
     with lost_workers_told(team, folder, command):
         check_device(config.device, team)
+        if not resume:
+            team.lead(lambda: check_folder(folder.path, config, resume=False, command=command))
+        with team.one_by_host():  # rows are tokenised once
+            config, choices = complete_recipe(config, data, listeners if team.leads else ())
         compare_recipes(config, team)
         team.lead(lambda: check_folder(folder.path, config, resume=resume, command=command))
         if team.lead(lambda: read_state(folder)).finished:
@@ -135,8 +142,33 @@ def train(
             if team.leads:
                 lessons.open(read_state(folder).stage)
                 closing.enter_context(opened(folder, config, resume=resume, command=command))
+            for choice in () if resume else choices:
+                session.tell("note", f"chosen: {choice}")
             with _own_stream(parts.device):
                 return session.run(datasets, team.lead(lambda: read_state(folder)))
+
+
+def complete_recipe(
+    config: RunConfig, data: str | None, listeners: Sequence[Listener] = ()
+) -> tuple[RunConfig, list[Choice]]:
+    """Return a recipe with the settings it leaves out, chosen after a look at its training rows."""
+    if is_whole(config):
+        return config, []
+
+    def progress(what: str, done: int, total: int) -> None:
+        for listener in listeners:
+            listener.reading(what, done, total)
+
+    train = load_data(
+        config,
+        find_tokenizer(config),
+        "train",
+        data=data,
+        tasks=config.trained_tasks,
+        progress=progress,
+    )
+    rows = {name: len(dataset) for name, dataset in train.items()}
+    return complete(config, find_facts(config, rows, train))
 
 
 def _own_stream(device: torch.device) -> AbstractContextManager[object]:
@@ -170,6 +202,8 @@ class _Session:
         self.listeners = [self.log, *listeners] if self.team.leads else []
         self.state = TrainState()
         self.interrupted = threading.Event()
+        self.begun = False
+        """Whether heads were fitted when this stage was opened."""
         self.best_scores: Scores | None = None
         """Those of the best model on all of dev, where this sitting has them."""
         scorer = Scorer(
@@ -195,18 +229,33 @@ class _Session:
             self._describe(data)
         plain = self.config.model_dump(mode="json")
         self.tell("start", self.folder.path, plain, self.state.total_steps)
+        if not self.state.total_steps:
+            self.state.begun = find_beginning(self.parts)
         baseline = score_baseline(self.parts.tasks, data["train"], data["dev"])
         with self._catch_interrupt():
-            if self.config.score_first and data["dev"] and not self.state.total_steps:
+            if not self.state.total_steps and data["dev"] and self.team.leads:
+                self._measure_baselines(data)
+            first = self.config.score_first and data["dev"] and not self.state.total_steps
+            if first and not self.state.begun:
                 self._score_first(data["dev"])
             for index in range(self.state.stage, len(self.config.stages)):
                 self._train_stage(index, data)
         return self._finish(data, baseline)
 
+    def _measure_baselines(self, data: Data) -> None:
+        """Score simple models of each task on dev, for whoever reads the scores."""
+        found = measure(
+            self.parts, data["train"], data["dev"], lambda *place: self.tell("scoring", *place)
+        )
+        self.state.baselines = {
+            task: {name: v if math.isfinite(v) else None for name, v in figures.items()}
+            for task, figures in found.items()
+        }
+
     def _score_first(self, dev: Mapping[str, Dataset]) -> None:
         """Score dev before any training, and remember it of tasks that have been trained before."""
         scores = self._score(dev)
-        self._hear_scores({"dev": scores})
+        self._hear_scores({"dev": scores}, counts=False)
         if start := self.parts.start:
             known = [task for task in start.taken_over(self.config) if task in scores.primary]
             self.state.before = {task: scores.primary[task] for task in known}
@@ -252,6 +301,8 @@ class _Session:
         """Train a stage to its end, from wherever the state is in it."""
         parts, state = self.parts, self.state
         stage = self._open_stage(index, data)
+        if self.begun:
+            self._score_start(stage, data["dev"])
         for note in note_stage(stage):
             self.tell("note", note)
         parts.model.train()
@@ -286,8 +337,10 @@ class _Session:
         is_inside = saved and state.step > 0
         if not is_inside:
             # Each stage chooses anew: a model that has not been through all of them is not what
-            # the recipe asks for, and may not have learnt every task.
-            state.best, state.best_step, self.best_scores = None, 0, None
+            # the recipe asks for, and may not have learnt every task. But where every head began
+            # as a regression, the untrained encoder is a model to beat.
+            if state.best_step or state.best is None:
+                state.best, state.best_step, self.best_scores = None, 0, None
             if saved and state.stage > 0:  # between stages no head is there but the tasks'
                 load(None)
         train, unlabelled = data["train"], data.get("unlabelled", {})
@@ -296,11 +349,45 @@ class _Session:
         )
         # Inside a stage its own heads are there as well: its weights are read once these are in
         # the model, and again with the optimizer's moments once there is one.
-        restore = partial(load, None) if is_inside else None
+        restore = partial(load, None) if is_inside else partial(self._begin_heads, index, data)
+        self.begun = False
         stage = build_stage(self.parts, index, train, data["texts"], restore, answers, unlabelled)
         if is_inside:
             stage.step.load_tensors(load(stage.step.optimizer))
         return stage
+
+    def _begin_heads(self, index: int, data: Data) -> None:
+        """Fit the heads that begin as a regression, as long as only the encoder was trained.
+
+        Before a stage that pre-trains, only what dev would be scored with.
+        """
+        kinds = [build_kind(self.config, name) for name in self.config.stages[: index + 1]]
+        tasks = self.state.begun
+        if not tasks or not all(kind.pretrains for kind in kinds[:-1]):
+            return
+        if kinds[-1].pretrains and not data["dev"]:
+            return
+
+        def progress(*place: Any) -> None:
+            self.tell("scoring", *place)
+
+        begin_heads(self.parts, tasks, data["train"], progress)
+        self.begun = True
+
+    def _score_start(self, stage: Stage, dev: Mapping[str, Dataset]) -> None:
+        """Score dev before the stage's first update; with fitted heads that is a model to beat."""
+        if not dev:
+            return
+        with stage.step.averaged():
+            scores = self._score(dev)
+        heads = [self.parts.model.heads[f"task-{name}"] for name in self.config.trained_tasks]
+        if self._hear_scores({"dev": scores}, counts=all(head.begins for head in heads)):
+            if self.team.leads:
+                save_weights(self.folder.weights, self.parts.model)
+            self.best_scores = scores
+        if not self.state.total_steps and (start := self.parts.start):
+            known = [task for task in start.taken_over(self.config) if task in scores.primary]
+            self.state.before = {task: scores.primary[task] for task in known}
 
     def _hear_teacher(self, task: str, done: int, total: int) -> None:
         self.tell("asking", task, done, total)
@@ -371,13 +458,13 @@ class _Session:
                 f"{self.folder.path}. Go on with: {self.command}"
             )
 
-    def _hear_scores(self, scores: Mapping[str, Scores]) -> bool:
+    def _hear_scores(self, scores: Mapping[str, Scores], *, counts: bool = True) -> bool:
         """Pass scores on and remember the best; say whether these are."""
         state = self.state
         for split, figures in scores.items():
             self.tell("scores", state.total_steps, split, figures)
         figure = scores["dev"].summary[self.config.select]
-        better = state.total_steps > 0 and (state.best is None or figure > state.best)
+        better = counts and (state.best is None or figure > state.best)
         if better:
             state.best, state.best_step = figure, state.total_steps
         return better
@@ -437,7 +524,7 @@ class _Session:
         result: dict[str, Any] = {
             "recipe": self.config.name,
             "steps": state.total_steps,
-            "best_step": state.best_step or state.total_steps,
+            "best_step": state.total_steps if state.best is None else state.best_step,
             "seconds": round(state.seconds, 1),
         }
         if self.parts.device.type == "cuda":
@@ -445,6 +532,7 @@ class _Session:
         if data["dev"]:
             result["dev"] = (self.best_scores or self._score(data["dev"])).to_json()
             result["baseline"] = baseline.to_json()
+            result["baselines"] = state.baselines
         if state.before:
             finite = {n: v if math.isfinite(v) else None for n, v in state.before.items()}
             result["before"] = finite

@@ -1,12 +1,13 @@
-"""At a glance: every task's figure, against answering without reading."""
+"""At a glance: every task's figure beside that of its best simple baseline."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
+from plait.baselines import explain_shortfall
 from plait.evaluate import summarise
-from plait.report.markup import Html, number, section, table
+from plait.report.markup import Html, number, section, table, tag
 
 if TYPE_CHECKING:
     from plait.report.sections.material import Material
@@ -21,25 +22,49 @@ def write(material: Material) -> Html:
     names = ["trained"] if material.is_single else [s.name for s in material.subjects]
     # What matters most comes first: a narrow screen shows the beginning of a row.
     head = ["task", *names, "baseline", *(["before"] if has_before else [])]
-    head += ["dev rows", "figure", "kind"]
+    head += ["dev rows", "figure", "kind", "best baseline"]
     rows = []
     for task in material.tasks:
         owner = next(s for s in material.subjects if task in s.config.tasks)
         scores = owner.scores.get(task)
         figures = [s.figure(task) for s in material.subjects]
-        row = [task, *map(number, figures), number(owner.baseline(task))]
+        best, beaten = owner.best_baseline(task) or ("none", None)
+        row = [task, *map(number, figures), number(beaten)]
         row += [number(before[task])] if has_before else []
         row += ["none" if scores is None else f"{scores.num_examples:,}"]
-        rows.append([*row, owner.metric(task).replace("_", " "), owner.config.tasks[task].kind])
+        kind = owner.config.tasks[task].kind
+        rows.append([*row, owner.metric(task).replace("_", " "), kind, best])
     rows += _summaries(material, len(head) - len(names) - 1)
     return section(
         "glance",
         "At a glance",
-        "One figure stands for each task, on dev. The baseline answers without reading: the most "
-        "frequent class, the labels that most rows have, or the mean score, which correlates with "
-        "nothing.",
+        "Each task's metric on the dev set. The baseline is the best of several models that train "
+        "no encoder: the majority class (or the mean score) and, where they were measured, linear "
+        "models of frozen vectors and of TF-IDF.",
         table(head, rows, "Every task's figure on dev"),
+        *(tag("p", sentence) for sentence in _shortfalls(material)),
     )
+
+
+def _shortfalls(material: Material) -> list[str]:
+    """Return a sentence for each task of each run whose model does not beat its baselines."""
+    found = []
+    for subject in material.subjects:
+        tasks = subject.config.tasks
+        joint = sum(bool(task.train) for task in tasks.values()) > 1
+        for name, scores in subject.scores.items():
+            sentence = explain_shortfall(
+                name,
+                tasks[name],
+                subject.figure(name),
+                subject.best_baseline(name),
+                scores.num_examples,
+                joint=joint,
+                show=number,
+            )
+            if sentence is not None:
+                found.append(material.title(f"{sentence}.", subject))
+    return found
 
 
 def _before(subject: Subject, task: str) -> float | None:

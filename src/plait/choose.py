@@ -1,0 +1,250 @@
+"""The one place that chooses settings: what a recipe leaves out follows from its tasks.
+
+`plait new`, the estimators, `plait fewshot` and `plait train` ask `choose`. Each choice carries its
+reason; docs/defaults.md has the measurements behind it. What a recipe sets is never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from plait.config import RunConfig, TaskConfig
+    from plait.data import Dataset
+    from plait.types import Kind
+
+FEW = 64
+"""Training rows a class below which the encoder is first trained by contrast."""
+CONTRAST_STEPS = 50
+"""Updates of that stage for each task."""
+JOINED: dict[Kind, int] = {"classes": 1_000, "binary": 1_000, "labels": 1_000, "score": 10_000}
+"""Training rows from which the two texts of a pair are read as one input."""
+EPOCHS = ((500, 10), (2_000, 6), (10_000, 4), (20_000, 3))
+"""Training rows of the largest task up to which so many epochs are made; 2 beyond."""
+IMBALANCED = 0.8
+"""Part of the training rows of one class from which on accuracy says little."""
+UNEQUAL = 4
+"""Times the smallest task's rows that the largest may have for turns to be shared equally."""
+LENGTHS = (64, 128, 256)
+"""Tokens of an input that a draft chooses from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a task before anything is trained."""
+
+    name: str
+    kind: Kind
+    rows: int
+    """Training rows."""
+    num_classes: int
+    """Classes or labels; 0 for a score."""
+    is_pair: bool = False
+    largest: float = 0.0
+    """Part of the training rows that the most frequent class has; 0 where nobody counted."""
+    tokens: int = 0
+    """Tokens that 95 of 100 inputs have at most; 0 where nobody counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One setting, chosen."""
+
+    key: str
+    """As a recipe has it: 'train.lr', 'tasks.mood.head'."""
+    value: Any
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.key} = {_show(self.value)}: {self.why}"
+
+
+def choose(tasks: Sequence[Facts]) -> list[Choice]:
+    """Choose every setting that follows from the tasks."""
+    found = [choice for task in tasks for choice in choose_task(task)]
+    return [*found, *choose_training(tasks)]
+
+
+def choose_task(task: Facts) -> list[Choice]:
+    """Choose a task's head, how the texts of a pair are read, and its metric."""
+    place = f"tasks.{task.name}"
+    found = [
+        Choice(
+            f"{place}.head",
+            {"name": "regression", "dropout": 0.1},
+            "begins as the regression on the untrained encoder's vectors",
+        )
+    ]
+    if task.is_pair:
+        least = JOINED[task.kind]
+        apart = task.rows < least
+        why = f"fewer than {least:,} rows: comparing two vectors is learnt sooner than reading both"
+        if not apart:
+            why = f"{least:,} rows or more: the encoder learns to compare the texts itself"
+            found = [Choice(f"{place}.head", {"name": "mlp", "dropout": 0.1}, "reads both texts")]
+        found.append(Choice(f"{place}.inputs", "apart" if apart else "joined", why))
+    if task.kind in ("classes", "binary") and task.largest >= IMBALANCED:
+        share = f"{task.largest:.0%} of the rows have one class"
+        found.append(Choice(f"{place}.metric", "macro_f1", f"{share}: accuracy hides the others"))
+    return found
+
+
+def choose_training(tasks: Sequence[Facts]) -> list[Choice]:
+    """Choose stages, rates, batches, epochs and the schedule."""
+    rows = max(task.rows for task in tasks)
+    epochs = next((epochs for most, epochs in EPOCHS if rows <= most), 2)
+    few = [task.name for task in tasks if _wants_contrast(task)]
+    found = []
+    if few:
+        why = f"fewer than {FEW} rows a class: texts of one class are drawn together first"
+        stage = {
+            "kind": {"name": "contrast"},
+            "tasks": tuple(few),
+            "batch_size": 16,
+            "lr": 5e-5,
+            "epochs": CONTRAST_STEPS,
+            "max_steps": CONTRAST_STEPS * len(few),
+        }
+        found += [
+            Choice("stages", ("contrast", "finetune"), why),
+            Choice("stage.contrast", stage, f"{CONTRAST_STEPS} updates a task are enough"),
+        ]
+    found += [
+        Choice("train.epochs", epochs, f"the largest task has {rows:,} rows"),
+        Choice("train.batch_size", 16 if rows <= 20_000 else 32, "more updates for few rows"),
+        Choice("train.lr", 1e-4, "a small encoder wants a high rate"),
+        Choice("train.head_lr", 1e-3, "heads learn faster than the encoder"),
+        Choice("train.warmup", 0.1, "the rate rises over the first tenth"),
+        Choice("train.decay", "linear", "and falls to 0 at the end"),
+    ]
+    if len(tasks) > 1:
+        unequal = rows > UNEQUAL * min(task.rows for task in tasks)
+        name = "square-root" if unequal else "round-robin"
+        why = (
+            "tasks differ much in size: drawn by the root of it"
+            if unequal
+            else "tasks are of like size: they take turns"
+        )
+        found.append(Choice("train.schedule", {"name": name}, why))
+    return found
+
+
+def _wants_contrast(task: Facts) -> bool:
+    """Say whether a task has single texts, classes, and few rows of each."""
+    return not task.is_pair and task.num_classes > 0 and task.rows < FEW * task.num_classes
+
+
+def choose_length(tokens: int) -> int:
+    """Choose how many tokens of an input are read, so that 95 of 100 inputs are not cut."""
+    return next((length for length in LENGTHS if tokens <= length), LENGTHS[-1])
+
+
+# --- a recipe that leaves something out ---------------------------------------------------
+
+
+def find_facts(
+    config: RunConfig, rows: Mapping[str, int], train: Mapping[str, Dataset] | None = None
+) -> dict[str, Facts]:
+    """Gather what is known of a recipe's tasks; `train` are rows that were read."""
+    found = {}
+    for name in config.trained_tasks:
+        if name not in rows:
+            continue
+        task, largest = config.tasks[name], 0.0
+        if train and name in train and task.kind in ("classes", "binary"):
+            labels = train[name].labels
+            assert labels is not None
+            largest = int(labels.long().bincount().max()) / len(labels) if len(labels) else 0.0
+        found[name] = Facts(
+            name, task.kind, rows[name], len(task.labels), is_pair=task.is_pair, largest=largest
+        )
+    return found
+
+
+def is_whole(config: RunConfig) -> bool:
+    """Say whether a recipe leaves nothing to choose."""
+    return not (_open_tasks(config) or _open_training(config))
+
+
+def complete(config: RunConfig, facts: Mapping[str, Facts]) -> tuple[RunConfig, list[Choice]]:
+    """Return a recipe with what it leaves out, and the choices made.
+
+    A task with a `head` keeps what it says and the plain defaults. `head_lr` is chosen with `lr`:
+    where that is set, heads have the same rate unless the recipe says otherwise.
+    """
+    known = [facts[name] for name in config.trained_tasks if name in facts]
+    open_tasks, open_keys = set(_open_tasks(config)), set(_open_training(config))
+    made = []
+    for choice in choose(known) if known else ():
+        section, _, key = choice.key.rpartition(".")
+        if section.startswith("tasks."):
+            name = section.removeprefix("tasks.")
+            task = config.tasks[name]
+            if name not in open_tasks or key in task.model_fields_set:
+                continue
+            config = _with_task(config, name, key, choice.value)
+        elif choice.key in open_keys:
+            config = _with(config, section, key, choice.value)
+        else:
+            continue
+        made.append(choice)
+    return config, made
+
+
+def _open_tasks(config: RunConfig) -> list[str]:
+    """Return the trained tasks that name no head, and whose loss a regression can begin."""
+    return [
+        name
+        for name in config.trained_tasks
+        if "head" not in config.tasks[name].model_fields_set and _can_begin(config, name)
+    ]
+
+
+def _can_begin(config: RunConfig, name: str) -> bool:
+    loss = config.tasks[name].loss
+    return loss is None or loss["name"] in FITTED
+
+
+FITTED = ("cross-entropy", "bce", "label-bce", "score-cross-entropy", "mse")
+"""Losses with a regression that a head can begin as; who names another chooses the head as well."""
+TRAINING = ("epochs", "batch_size", "lr", "head_lr", "warmup", "decay", "schedule")
+
+
+def _open_training(config: RunConfig) -> list[str]:
+    """Return the keys of [train], and the stages, that the recipe leaves out."""
+    if config.stages != ("finetune",) or config.train.kind["name"] != "finetune":
+        return []  # who writes stages sets what they need
+    given = config.train.model_fields_set
+    keys = [key for key in TRAINING if key not in given]
+    if "lr" in given and "head_lr" in keys:
+        keys.remove("head_lr")
+    found = [f"train.{key}" for key in keys]
+    by_itself = "stages" not in config.model_fields_set and config.start is None
+    if by_itself and {"lr", "epochs"} & set(keys):
+        found += ["stages", "stage.contrast"]
+    return found
+
+
+def _with_task(config: RunConfig, name: str, key: str, value: Any) -> RunConfig:
+    task: TaskConfig = config.tasks[name].model_copy(update={key: value})
+    return config.model_copy(update={"tasks": {**config.tasks, name: task}})
+
+
+def _with(config: RunConfig, section: str, key: str, value: Any) -> RunConfig:
+    if section == "train":
+        train = config.train.model_copy(update={key: value})
+        return config.model_copy(update={"train": train})
+    if section == "stage":
+        return config.model_copy(update={"stage": {**config.stage, key: value}})
+    return config.model_copy(update={key: value})
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_show(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_show, value))}]"
+    return f'"{value}"' if isinstance(value, str) else f"{value:g}"
