@@ -20,8 +20,10 @@ FEW = 64
 """Training rows a class below which the encoder is first trained by contrast."""
 CONTRAST_STEPS = 50
 """Updates of that stage for each task."""
-JOINED: dict[Kind, int] = {"classes": 1_000, "binary": 1_000, "labels": 1_000, "score": 10_000}
+JOINED: dict[Kind, int] = {"classes": 3_000, "binary": 3_000, "labels": 3_000, "score": 10_000}
 """Training rows from which the two texts of a pair are read as one input."""
+ONE_SCORE = 2_000
+"""Training rows of the largest task up to which dev is scored at the start and the end alone."""
 EPOCHS = ((500, 10), (2_000, 6), (10_000, 4), (20_000, 3))
 """Training rows of the largest task up to which so many epochs are made; 2 beyond."""
 IMBALANCED = 0.8
@@ -45,6 +47,8 @@ class Facts:
     is_pair: bool = False
     largest: float = 0.0
     """Part of the training rows that the most frequent class has; 0 where nobody counted."""
+    trains_encoder: bool = True
+    """False for a task with touch_encoder = false."""
     tokens: int = 0
     """Tokens that 95 of 100 inputs have at most; 0 where nobody counted."""
 
@@ -120,6 +124,9 @@ def choose_training(tasks: Sequence[Facts]) -> list[Choice]:
         Choice("train.warmup", 0.1, "the rate rises over the first tenth"),
         Choice("train.decay", "linear", "and falls to 0 at the end"),
     ]
+    if rows <= ONE_SCORE:
+        why = "few dev rows: the best of many scores would be chosen by chance"
+        found.append(Choice("train.eval_every", "end", why))
     if len(tasks) > 1:
         unequal = rows > UNEQUAL * min(task.rows for task in tasks)
         name = "square-root" if unequal else "round-robin"
@@ -134,7 +141,9 @@ def choose_training(tasks: Sequence[Facts]) -> list[Choice]:
 
 def _wants_contrast(task: Facts) -> bool:
     """Say whether a task has single texts, classes, and few rows of each."""
-    return not task.is_pair and task.num_classes > 0 and task.rows < FEW * task.num_classes
+    if task.is_pair or not task.trains_encoder:
+        return False
+    return task.num_classes > 0 and task.rows < FEW * task.num_classes
 
 
 def choose_length(tokens: int) -> int:
@@ -159,7 +168,13 @@ def find_facts(
             assert labels is not None
             largest = int(labels.long().bincount().max()) / len(labels) if len(labels) else 0.0
         found[name] = Facts(
-            name, task.kind, rows[name], len(task.labels), is_pair=task.is_pair, largest=largest
+            name,
+            task.kind,
+            rows[name],
+            len(task.labels),
+            is_pair=task.is_pair,
+            largest=largest,
+            trains_encoder=task.touch_encoder,
         )
     return found
 
@@ -173,7 +188,8 @@ def complete(config: RunConfig, facts: Mapping[str, Facts]) -> tuple[RunConfig, 
     """Return a recipe with what it leaves out, and the choices made.
 
     A task with a `head` keeps what it says and the plain defaults. `head_lr` is chosen with `lr`:
-    where that is set, heads have the same rate unless the recipe says otherwise.
+    where that is set, heads have the same rate unless the recipe says otherwise. So is `eval_every`
+    with `epochs`.
     """
     known = [facts[name] for name in config.trained_tasks if name in facts]
     open_tasks, open_keys = set(_open_tasks(config)), set(_open_training(config))
@@ -194,6 +210,22 @@ def complete(config: RunConfig, facts: Mapping[str, Facts]) -> tuple[RunConfig, 
     return config, made
 
 
+def complete_as(config: RunConfig, known: RunConfig) -> RunConfig:
+    """Return a recipe with what it leaves out as another one, such as that of its run, has it."""
+    for name in _open_tasks(config):
+        for key in TASK:
+            if name in known.tasks and key not in config.tasks[name].model_fields_set:
+                config = _with_task(config, name, key, getattr(known.tasks[name], key))
+    for place in _open_training(config):
+        section, _, key = place.rpartition(".")
+        if section == "stage":
+            if key in known.stage:
+                config = _with(config, section, key, known.stage[key])
+        else:
+            config = _with(config, section, key, getattr(known.train if section else known, key))
+    return config
+
+
 def _open_tasks(config: RunConfig) -> list[str]:
     """Return the trained tasks that name no head, and whose loss a regression can begin."""
     return [
@@ -210,7 +242,8 @@ def _can_begin(config: RunConfig, name: str) -> bool:
 
 FITTED = ("cross-entropy", "bce", "label-bce", "score-cross-entropy", "mse")
 """Losses with a regression that a head can begin as; who names another chooses the head as well."""
-TRAINING = ("epochs", "batch_size", "lr", "head_lr", "warmup", "decay", "schedule")
+TASK = ("head", "inputs", "metric")
+TRAINING = ["epochs", "batch_size", "lr", "head_lr", "warmup", "decay", "schedule", "eval_every"]
 
 
 def _open_training(config: RunConfig) -> list[str]:
@@ -221,8 +254,11 @@ def _open_training(config: RunConfig) -> list[str]:
     keys = [key for key in TRAINING if key not in given]
     if "lr" in given and "head_lr" in keys:
         keys.remove("head_lr")
+    if "epochs" in given and "eval_every" in keys:
+        keys.remove("eval_every")
     found = [f"train.{key}" for key in keys]
     by_itself = "stages" not in config.model_fields_set and config.start is None
+    by_itself = by_itself and config.train.mode == "full-model" and not config.train.freeze_layers
     if by_itself and {"lr", "epochs"} & set(keys):
         found += ["stages", "stage.contrast"]
     return found

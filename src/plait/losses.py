@@ -19,7 +19,14 @@ import torch.nn.functional as F
 
 from plait.errors import suggest
 from plait.registry import Registry
-from plait.regression import SCORE_STRENGTH, STRENGTH, fit_classes, fit_numbers, fit_yes
+from plait.regression import (
+    RIDGE_STRENGTH,
+    SCORE_STRENGTH,
+    STRENGTH,
+    fit_classes,
+    fit_numbers,
+    fit_yes,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,10 +72,11 @@ class Loss(ABC):
     def decode(self, outputs: Tensor) -> Tensor:
         """Return probabilities [examples, classes] or scores [examples]."""
 
-    def fit(self, features: Floats, labels: Tensor) -> Linear:  # noqa: ARG002
+    def fit(self, features: Floats, labels: Tensor, strength: float | None = None) -> Linear:  # noqa: ARG002
         """Return the linear map of fixed features, [examples, width], with a small loss.
 
-        A head may begin there. Only losses of a linear model's own outputs have one.
+        A head may begin there. Only losses of a linear model's own outputs have one. `strength` is
+        C of a logistic regression; what suits the kind of task unless given.
         """
         raise ValueError(f"{type(self).__name__} has no regression that a head could begin as")
 
@@ -212,9 +220,9 @@ class CrossEntropy(_Weighted):
         )
         return each.mean()
 
-    def fit(self, features: Floats, labels: Tensor) -> Linear:
+    def fit(self, features: Floats, labels: Tensor, strength: float | None = None) -> Linear:
         """Fit a multinomial logistic regression."""
-        return fit_classes(features, labels.numpy(), self.num_outputs)
+        return fit_classes(features, labels.numpy(), self.num_outputs, strength or STRENGTH)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Softmax."""
@@ -243,9 +251,9 @@ class BinaryCrossEntropy(_Weighted):
         weights = None if self.weights is None else self.weights.to(logits.dtype)[labels.long()]
         return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), weights)
 
-    def fit(self, features: Floats, labels: Tensor) -> Linear:
+    def fit(self, features: Floats, labels: Tensor, strength: float | None = None) -> Linear:
         """Fit a logistic regression."""
-        return fit_yes(features, labels.numpy()[:, None])
+        return fit_yes(features, labels.numpy()[:, None], strength or STRENGTH)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Sigmoid, and what is left of 1 for the first label."""
@@ -295,9 +303,9 @@ class LabelBinaryCrossEntropy(_Weighted):
             weights = no + (yes - no) * labels
         return F.binary_cross_entropy_with_logits(logits, labels, weights)
 
-    def fit(self, features: Floats, labels: Tensor) -> Linear:
+    def fit(self, features: Floats, labels: Tensor, strength: float | None = None) -> Linear:
         """Fit a logistic regression for each label."""
-        return fit_yes(features, labels.numpy())
+        return fit_yes(features, labels.numpy(), strength or STRENGTH)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Sigmoid: every label's own probability."""
@@ -327,10 +335,10 @@ class MeanSquaredError(Loss):
         target = self._to_unit(labels) if self.scale == "unit" else labels
         return F.mse_loss(self.value(outputs), target)
 
-    def fit(self, features: Floats, labels: Tensor) -> Linear:
+    def fit(self, features: Floats, labels: Tensor, strength: float | None = None) -> Linear:
         """Fit a ridge regression, in the scale set."""
         target = self._to_unit(labels) if self.scale == "unit" else labels
-        return fit_numbers(features, target.numpy())
+        return fit_numbers(features, target.numpy(), strength or RIDGE_STRENGTH)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Back to the task's units, held inside its range."""
@@ -397,10 +405,11 @@ class ScoreCrossEntropy(Loss):
         """Return the mean cross entropy, lowest where the answer is the score."""
         return F.binary_cross_entropy_with_logits(_full(outputs).squeeze(-1), self._to_unit(labels))
 
-    def fit(self, features: Floats, labels: Tensor) -> Linear:
+    def fit(self, features: Floats, labels: Tensor, strength: float | None = None) -> Linear:
         """Fit a logistic regression of which a score is a part yes and a part no."""
         shares = self._to_unit(labels.double()).clamp(0, 1).numpy()[:, None]
-        return fit_yes(features, shares, STRENGTH if features.shape[1] == 1 else SCORE_STRENGTH)
+        usual = STRENGTH if features.shape[1] == 1 else SCORE_STRENGTH
+        return fit_yes(features, shares, strength or usual)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Sigmoid, stretched over the range."""

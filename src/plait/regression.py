@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 
 STRENGTH = 10.0
 """C of the logistic regressions of classes and labels."""
+PAIR_STRENGTH = 1.0
+"""C of those that compare the two vectors of a pair."""
 SCORE_STRENGTH = 0.1
 """C of the logistic regression of a score: as a start it wants far more regularisation."""
 RIDGE_STRENGTH = 1 / 30

@@ -76,11 +76,8 @@ class Display(Listener):
         self.console = console or make_console(stderr=True)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal
         self.first_scores: dict[str, float] = {}
-        self._figures: dict[int, float] = {}
-        """What `select` names after each evaluation, by updates made."""
-        self._stage_begin = 0
-        """Updates made before this stage."""
-        self._select = "sum"
+        self._best = -1
+        """Updates after which the model was best."""
         self._limited = False
         """Whether scores are of some rows only while it trains."""
         self._losses: dict[str, float] = {}
@@ -141,7 +138,6 @@ class Display(Listener):
     def step(self, record: StepRecord) -> None:
         """Move the line, or print one now and then."""
         now = time.monotonic()
-        self._stage_begin = record.total_steps - record.step
         work = self._training
         if work is None or work.what.split(",")[0] != record.stage:
             if work is not None:  # the stage before may have trained something else
@@ -174,39 +170,29 @@ class Display(Listener):
         self.console.print(f"note: {text}")
 
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:
-        """Say what begins; a run that goes on has its best score in the log."""
-        self._select = config["select"]
+        """Say what begins, or goes on."""
         stages = [config.get("train", {}), *config.get("stage", {}).values()]
         self._limited = any(stage.get("eval_limit") for stage in stages)
-        for event in read_scores(folder) if step else ():
-            if event["step"]:
-                self._figures[event["step"]] = event["summary"][self._select]
         going_on = f", going on after {counted(step, 'update')}" if step else ""
         names = ", ".join(config.get("train", {}).get("tasks") or config["tasks"])
         self.console.print(f"training {config['name']} on {names} in {folder}{going_on}")
         self.begin("starting")
 
+    def best(self, step: int) -> None:
+        """Remember it for the line of its scores."""
+        self._best = step
+
     def scores(self, step: int, split: str, scores: Scores) -> None:
         """Print one line of scores."""
         figures = "  ".join(f"{task} {figure(v)}" for task, v in scores.primary.items())
-        star = ""
         if split == "dev" and step == 0:
             self.first_scores = scores.primary
-        elif split == "dev":
-            own = scores.summary[self._select]
-            if own > self._best_of_stage():
-                star = "  best so far"
-            self._figures[step] = own
+        star = "  best so far" if split == "dev" and step == self._best > 0 else ""
         when = "before training" if step == 0 else f"after {counted(step, 'update')}"
         overall = figure(scores.summary["overall"])
         most = max((task.num_examples for task in scores.tasks.values()), default=0)
         rows = f", {most} rows a task at most" if self._limited else ""
         self.console.print(f"{split:>5} {when}{rows}: {figures}  overall {overall}{star}")
-
-    def _best_of_stage(self) -> float:
-        """Return the highest figure since the stage began, which is what is kept."""
-        figures = (f for step, f in self._figures.items() if step > self._stage_begin)
-        return max(figures, default=-math.inf)
 
     # --- the live line ---
 

@@ -366,8 +366,8 @@ class StageConfig(Section):
     """Largest norm of the whole gradient; 0 leaves it as it is."""
     average: float | None = Field(default=None, gt=0, lt=1)
     """Score and keep a running mean of the weights, of which an update leaves this much: 0.999."""
-    eval_every: Annotated[int, Field(ge=1)] | Literal["epoch"] = "epoch"
-    """Score dev after every epoch, or after this many updates."""
+    eval_every: Annotated[int, Field(ge=1)] | Literal["epoch", "end"] = "epoch"
+    """Score dev after every epoch, after this many updates, or at the end of the stage alone."""
     eval_limit: int | None = Field(default=None, ge=1)
     """Dev rows a task is scored on while training; all at the end, whatever this says."""
     train_limit: int = Field(default=0, ge=0)

@@ -193,7 +193,9 @@ def _rank_labels(columns: Mapping[str, Column]) -> list[str]:
         words, num_rows = words_of(column.name), len(column.filled)
         if not column.filled or not words or column.is_object:
             continue
-        few = column.distinct <= max(2, 0.5 * num_rows)
+        # Many classes with hardly two rows each are believed where the name says label.
+        part = 0.9 if words & FIRM_LABEL_WORDS else 0.5
+        few = column.distinct <= max(2, part * num_rows)
         # Numbers with a comma are refused later, by a sentence that says what to do.
         is_number = column.is_number or column.has_decimal_commas
         is_measured = column.is_measured or column.has_decimal_commas

@@ -317,6 +317,10 @@ class Relay(Listener):
         """Pass them on."""
         self._post("losses", _bare(record), losses)
 
+    def best(self, step: int) -> None:
+        """Pass it on."""
+        self._post("best", step)
+
     def scores(self, step: int, split: str, scores: Scores) -> None:
         """Pass them on."""
         self._post("scores", step, split, scores)

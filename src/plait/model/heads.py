@@ -15,9 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from plait.registry import Registry
-from plait.regression import SCORE_STRENGTH, STRENGTH, fits_better
+from plait.regression import PAIR_STRENGTH, SCORE_STRENGTH, STRENGTH, fits_better
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from plait.losses import Loss
     from plait.regression import Floats
 
@@ -153,15 +155,15 @@ class RegressionHead(Head):
     regression for classes, labels and scores, a ridge regression under mse. Then it is trained
     with the encoder ("LP-FT", Kumar et al. 2022, arXiv 2202.10054). Where the texts of a pair are
     apart it reads both vectors, their difference, their product (times the root of the width) and
-    their cosine. A score or a yes may begin as a function of the cosine alone, if that predicts
-    left-out training rows better.
+    their cosine. Classes begin as a function of the last three; a score as one of all, or of the
+    cosine alone where that predicts left-out training rows as well.
     """
 
     begins = True
 
     def __init__(self, width: int, num_outputs: int, apart: bool, *, dropout: float = 0.1):
         super().__init__()
-        self.apart, self.scale = apart, width**0.5
+        self.apart, self.width = apart, width
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(4 * width + 1 if apart else width, num_outputs)
 
@@ -176,29 +178,37 @@ class RegressionHead(Head):
             return vectors
         u, v = _halves(vectors)
         cosine = (u * v).sum(-1, keepdim=True)
-        return torch.cat([u, v, (u - v).abs(), self.scale * u * v, cosine], dim=-1)
+        product = self.width**0.5 * u * v
+        return torch.cat([u, v, (u - v).abs(), product, cosine], dim=-1)
 
     def begin(self, vectors: Tensor, labels: Tensor, loss: Loss) -> None:
         """Become the regression; without two different labels only the bias says something."""
         with torch.no_grad():
             features = self._features(vectors).double().cpu().numpy()
             columns = np.arange(features.shape[1])
-            if self.apart and loss.num_outputs == 1 and _is_cosine_enough(features, labels, loss):
-                columns = columns[-1:]
-            found = loss.fit(features[:, columns], labels)
+            if self.apart:
+                columns = self._choose_columns(features, labels, loss)
+            # Fitted without the scale, which would ask for less regularisation of the product.
+            scale = np.ones(features.shape[1])
+            if self.apart:
+                scale[3 * self.width : 4 * self.width] = self.width**0.5
+            strength = PAIR_STRENGTH if self.apart and loss.spec.kind != "score" else None
+            found = loss.fit((features / scale)[:, columns], labels, strength)
             self.out.weight.zero_()
-            weight = torch.from_numpy(found.weight).to(self.out.weight)
+            weight = torch.from_numpy(found.weight / scale[columns]).to(self.out.weight)
             self.out.weight[:, torch.from_numpy(columns).to(weight.device)] = weight
             self.out.bias.copy_(torch.from_numpy(found.bias))
 
-
-def _is_cosine_enough(features: Floats, labels: Tensor, loss: Loss) -> bool:
-    """Say whether the cosine, the last feature, predicts rows left out as well as all features."""
-    is_score = loss.spec.kind == "score"
-    low, high = loss.spec.range if is_score else (0.0, 1.0)
-    shares = ((labels.double().numpy() - low) / (high - low)).clip(0, 1)[:, None]
-    strengths = (STRENGTH, SCORE_STRENGTH if is_score else STRENGTH)
-    return fits_better(features[:, -1:], features, shares, strengths)
+    def _choose_columns(self, features: Floats, labels: Tensor, loss: Loss) -> NDArray[np.int64]:
+        """Return the features that a pair begins with."""
+        everything = np.arange(features.shape[1])
+        if loss.spec.kind != "score":
+            return everything[2 * self.width :]
+        low, high = loss.spec.range
+        shares = ((labels.double().numpy() - low) / (high - low)).clip(0, 1)[:, None]
+        strengths = (STRENGTH, SCORE_STRENGTH)
+        is_enough = fits_better(features[:, -1:], features, shares, strengths)
+        return everything[-1:] if is_enough else everything
 
 
 @HEADS.register("cosine")

@@ -76,6 +76,10 @@ class StageKind(ABC):
     pretrains: ClassVar[bool] = True
     """Whether it trains on texts alone: dev is not scored, and the stage has no use for a
     schedule, aggregator, weighting or regularizers."""
+    on_labels: ClassVar[bool] = False
+    """Whether a kind that pre-trains learns from the tasks' labelled rows, those of each task in a
+    stream 'KIND-TASK'; else from bare texts in one stream, called as the kind is. Tasks with
+    touch_encoder = false take no part."""
     texts: tuple[str, ...] = ()
     """The [texts.NAME] it asks for."""
     teacher: str = ""

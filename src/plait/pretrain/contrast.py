@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from plait.data import Dataset, Rows
 from plait.model.heads import Head
-from plait.pretrain.base import STAGE_KINDS, Material, Objective, StageKind
+from plait.pretrain.base import STAGE_KINDS, Material, Objective, Sources, StageKind
 from plait.types import Batch, Tokens
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class Contrast(StageKind):
     its names are words.
     """
 
+    on_labels = True
+
     def __init__(self, *, temperature: float = 0.1, names: bool = True):
         if temperature <= 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
@@ -96,13 +98,26 @@ class Contrast(StageKind):
         made = {
             f"contrast-{name}": self._objective(name, task, material)
             for name, task in material.tasks.items()
-            if task.spec.inputs == "joined" and _differ(material.train[name].labels)
+            if _takes_part(task.spec, material.train[name].labels)
         }
         if not made:
             raise ValueError(
                 "no task has rows to compare: it takes one input a row and two different labels"
             )
         return made
+
+    def count(self, sources: Sources) -> int:
+        """Count the rows and names of the tasks that take part."""
+        return sum(
+            self.estimate(task, len(sources.train[name]))
+            for name, task in sources.tasks.items()
+            if _takes_part(task.spec, sources.train[name].labels)
+        )
+
+    def estimate(self, task: Task, rows: int) -> int:
+        """Count the rows and the names."""
+        names = _names_of(task.spec) if self.names else None
+        return rows + len(names or ()) if task.spec.inputs == "joined" else 0
 
     def _objective(self, name: str, task: Task, material: Material) -> Objective:
         own = Rows(material.train[name], task.spec, material.collator)
@@ -200,5 +215,8 @@ class Partners:
         return drawn
 
 
-def _differ(labels: Tensor | None) -> bool:
-    return labels is not None and len(labels) > 1 and len(torch.unique(labels, dim=0)) > 1
+def _takes_part(spec: TaskSpec, labels: Tensor | None) -> bool:
+    """Say whether rows have one input, and two different labels or more."""
+    if spec.inputs != "joined" or labels is None or len(labels) < 2:
+        return False
+    return len(torch.unique(labels, dim=0)) > 1

@@ -95,10 +95,12 @@ def _pretrain(config: RunConfig, name: str, task: str, amounts: Amounts) -> dict
     whole = amounts.examples(config, name)
     if found is None or whole is None:  # a kind that does not say what it counts
         return own
-    if found[0] < 2:
+    if sum(found[0].values()) < 2:
         return None
     if settings.max_steps is not None:
-        own["max_steps"] = max(1, round(settings.max_steps * found[0] / whole[0]))
+        # Streams of tasks take turns; a stream of all texts has more of a task with more of them.
+        counts = [len(one) if kind.on_labels else sum(one.values()) for one, _ in (found, whole)]
+        own["max_steps"] = max(1, round(settings.max_steps * counts[0] / counts[1]))
     return own
 
 
@@ -165,8 +167,10 @@ def _budget(stage: StagePlan, task: str) -> dict[str, int]:
     return {"epochs": whole + (rest > 0), "max_steps": updates}
 
 
-def _spread(stage: StagePlan, every: int | str, updates: int) -> int:
+def _spread(stage: StagePlan, every: int | str, updates: int) -> int | str:
     """Return after how many updates to score dev, for as many chances to be the best model."""
+    if every == "end":
+        return every
     times = len(stage.epochs) if isinstance(every, str) else -(-stage.updates // every)
     return -(-updates // times)
 

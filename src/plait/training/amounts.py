@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plait.errors import RecipeError
 from plait.pretrain.base import Sources
-from plait.training.build import build_kind, build_tasks, find_taught
+from plait.training.build import build_kind, build_tasks, find_taught, stage_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,13 +43,22 @@ class Amounts:
         taught = find_taught(config, name)
         return {task: len(self.unlabelled[task]) for task in taught if task in self.unlabelled}
 
-    def examples(self, config: RunConfig, name: str) -> tuple[int, bool] | None:
-        """Count a pre-training stage's examples of a pass, and say whether that is exact.
+    def examples(self, config: RunConfig, name: str) -> tuple[dict[str, int], bool] | None:
+        """Count a pre-training stage's examples of a pass by stream, and say whether it is exact.
 
         It is where all its texts were read. None where the kind, or unread files, do not say.
         """
         kind, tasks = build_kind(config, name), build_tasks(config)
-        chosen = config.stage_config(name).tasks or tuple(config.tasks)
+        stream, chosen = config.stage_config(name).kind["name"], stage_tasks(config, name)
+        if kind.on_labels:
+            counts = {
+                f"{stream}-{task}": kind.count(Sources({task: tasks[task]}, self.train, {})) or 0
+                if task in self.train
+                else kind.estimate(tasks[task], self.given[task])
+                for task in chosen
+                if task in self.rows
+            }
+            return {one: count for one, count in counts.items() if count}, True
         if any(texts not in self.texts for texts in kind.texts):
             return None
         texts = {texts: self.texts[texts] for texts in kind.texts}
@@ -57,9 +66,9 @@ class Amounts:
         unread = [task for task in chosen if task in self.given and task not in self.train]
         more = sum(kind.estimate(tasks[task], self.given[task]) for task in unread)
         if more and not read and not texts:
-            return more, False
+            return {stream: more}, False
         try:
             known = kind.count(Sources(read, self.train, texts))
         except ValueError as error:
             raise RecipeError(f"stage.{name}.kind: {error}") from error
-        return None if known is None else (known + more, not more)
+        return None if known is None else ({stream: known + more}, not more)

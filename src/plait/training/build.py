@@ -198,6 +198,14 @@ def _check_kind(config: RunConfig, index: int) -> None:
         )
 
 
+def stage_tasks(config: RunConfig, name: str) -> tuple[str, ...]:
+    """Return the tasks that a stage learns from."""
+    tasks = config.stage_config(name).tasks or tuple(config.tasks)
+    if not build_kind(config, name).on_labels:
+        return tasks
+    return tuple(task for task in tasks if config.tasks[task].touch_encoder)
+
+
 def find_taught(config: RunConfig, name: str) -> tuple[str, ...]:
     """Return the tasks that a stage's teacher is asked about; none where it has no teacher."""
     kind = build_kind(config, name)

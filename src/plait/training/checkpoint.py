@@ -26,7 +26,7 @@ from plait.errors import FREE_ROOM, DiskFullError, RunError, UsageError
 from plait.training.loop import TrainState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from torch import Tensor
 
@@ -98,9 +98,11 @@ def disk_full(path: Path) -> DiskFullError:
     return DiskFullError(f"the disk is full: {path} could not be written; {kept}. {FREE_ROOM}")
 
 
-def save_weights(path: Path, model: MultitaskModel) -> None:
-    """Save the model alone, for whoever predicts with it."""
-    write_weights(path, model.state_dict())
+def save_weights(path: Path, model: MultitaskModel, without: Iterable[str] = ()) -> None:
+    """Save the model alone, for whoever predicts with it; `without` names heads to leave out."""
+    left_out = tuple(f"heads.task-{name}." for name in without)
+    weights = {k: tensor for k, tensor in model.state_dict().items() if not k.startswith(left_out)}
+    write_weights(path, weights)
 
 
 def load_weights(path: Path, model: MultitaskModel, team: Team = ALONE) -> None:

@@ -32,6 +32,7 @@ from typing import IO, TYPE_CHECKING, Any
 import torch
 
 from plait import __version__
+from plait.choose import complete_as
 from plait.config import RunConfig, differences, read_resolved, to_toml
 from plait.data.locks import lock
 from plait.errors import DiskFullError, RecipeError, RunError
@@ -170,7 +171,8 @@ class RunFolder:
     def find_changes(self, config: RunConfig) -> list[str]:
         """List what a recipe says otherwise than the run's own; another spelling is no change."""
         info = self.read_json(self.info) if self.info.is_file() else {}
-        return list_changes(self.read_config(), config, info)
+        known = self.read_config()
+        return list_changes(known, complete_as(config, known), info)
 
     def read_json(self, path: Path) -> dict[str, Any]:
         """Read one of the run's JSON files."""

@@ -35,7 +35,8 @@ def holds_out(config: RunConfig) -> bool:
     drops = drops or any(file.drop_overlap for task in tasks for file in task.train)
     parts = (AUGMENTATIONS[table["name"]] for task in tasks for table in task.augment)
     extends = any(issubclass(part, SetAugmentation) for part in parts)
-    pretrains = any(build_kind(config, name).pretrains for name in config.stages)
+    kinds = [build_kind(config, name) for name in config.stages]
+    pretrains = any(kind.pretrains and not kind.on_labels for kind in kinds)
     return bool(drops or extends or pretrains)
 
 
@@ -46,7 +47,7 @@ def count_held_out(
     used: dict[str, dict[str, Dataset]] = {"train": {}, "texts": {}}
     for name in config.stages:
         kind = build_kind(config, name)
-        if not kind.pretrains:
+        if not kind.pretrains or kind.on_labels:
             continue
         if getattr(kind, "from_tasks", True):
             tasks = config.stage_config(name).tasks or tuple(config.tasks)

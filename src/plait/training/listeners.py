@@ -54,6 +54,9 @@ class Listener:
         since the last call, and the `share` of updates in which it was below 0.
         """
 
+    def best(self, step: int) -> None:
+        """The model after `step` updates is the best so far; its scores come next."""
+
     def scores(self, step: int, split: str, scores: Scores) -> None:
         """A split was scored after `step` updates."""
 

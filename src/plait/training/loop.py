@@ -354,4 +354,4 @@ def _is_due(config: StageConfig, state: TrainState, num_steps: int, ends_epoch: 
         return True
     if config.eval_every == "epoch":
         return ends_epoch
-    return state.step % config.eval_every == 0
+    return config.eval_every != "end" and state.step % config.eval_every == 0

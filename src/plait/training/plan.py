@@ -145,12 +145,12 @@ def plan_run(config: RunConfig, rows: Mapping[str, int] | Amounts) -> RunPlan:
     return RunPlan(config.name, sum(stage.updates for stage in stages), stages, pretraining)
 
 
-def _find_text_route(config: RunConfig, index: int, examples: int) -> Route:
-    """Make the route of a stage that pre-trains on one stream, logged under its kind's name."""
+def _find_text_route(config: RunConfig, index: int, examples: Mapping[str, int]) -> Route:
+    """Make the route of a stage that pre-trains, on so many examples of each stream."""
     name = config.stages[index]
-    if examples == 0:
+    if not any(examples.values()):
         raise RecipeError(f"stage.{name}.kind: there is no text to train on")
-    return _make_route(config, index, {stage_settings(config, name).kind["name"]: examples})
+    return _make_route(config, index, examples)
 
 
 def _find_route(config: RunConfig, index: int, rows: Mapping[str, int]) -> Route:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from plait.baselines import measure
-from plait.choose import Choice, complete, find_facts, is_whole
+from plait.choose import Choice, complete, complete_as, find_facts, is_whole
 from plait.data import SplitName
 from plait.distributed import ALONE
 from plait.errors import Interrupted, RunError, counted, is_memory
@@ -60,7 +60,7 @@ from plait.training.memory import explain_scoring, explain_training
 from plait.training.notes import note_data, note_held_out, note_stage
 from plait.training.scoring import TeamScorer
 from plait.training.sharing import note_share
-from plait.training.stages import build_stage, check_stages, drop_heads
+from plait.training.stages import build_stage, check_stages, drop_heads, stage_heads
 from plait.training.starting import Start, find_kept, find_tokenizer
 from plait.training.teachers import Lessons
 from plait.training.workers import (
@@ -112,14 +112,16 @@ def train(
     folder = RunFolder(Path(out))
     with lost_workers_told(team, folder, command):
         check_device(config.device, team)
-        if not resume:
-            team.lead(lambda: check_folder(folder.path, config, resume=False, command=command))
-        with team.one_by_host():  # rows are tokenised once
-            config, choices = complete_recipe(config, data, listeners if team.leads else ())
-        compare_recipes(config, team)
         team.lead(lambda: check_folder(folder.path, config, resume=resume, command=command))
         if team.lead(lambda: read_state(folder)).finished:
             return Outcome(folder.path, team.lead(lambda: folder.read_json(folder.scores)))
+        choices: list[Choice] = []
+        if (known := team.lead(lambda: _read_known(folder))) is not None:
+            config = complete_as(config, known)
+        else:
+            with team.one_by_host():  # rows are tokenised once
+                config, choices = complete_recipe(config, data, listeners if team.leads else ())
+        compare_recipes(config, team)
         with team.one_by_host():  # an encoder may have to be fetched
             parts = build(config, Start.find(config, folder), team)
         heard: list[Listener] = []
@@ -142,10 +144,15 @@ def train(
             if team.leads:
                 lessons.open(read_state(folder).stage)
                 closing.enter_context(opened(folder, config, resume=resume, command=command))
-            for choice in () if resume else choices:
+            for choice in choices:
                 session.tell("note", f"chosen: {choice}")
             with _own_stream(parts.device):
                 return session.run(datasets, team.lead(lambda: read_state(folder)))
+
+
+def _read_known(folder: RunFolder) -> RunConfig | None:
+    """Read the recipe of a run to resume, with what was chosen for it; None of a new one."""
+    return folder.read_config() if folder.recipe.exists() else None
 
 
 def complete_recipe(
@@ -381,9 +388,12 @@ class _Session:
         with stage.step.averaged():
             scores = self._score(dev)
         heads = [self.parts.model.heads[f"task-{name}"] for name in self.config.trained_tasks]
-        if self._hear_scores({"dev": scores}, counts=all(head.begins for head in heads)):
+        # Where no stage scores dev behind it, the last model is kept, not the best one.
+        last = build_kind(self.config, self.config.stages[-1])
+        counts = all(head.begins for head in heads) and not last.pretrains
+        if self._hear_scores({"dev": scores}, counts=counts):
             if self.team.leads:
-                save_weights(self.folder.weights, self.parts.model)
+                save_weights(self.folder.weights, self.parts.model, stage_heads(self.parts))
             self.best_scores = scores
         if not self.state.total_steps and (start := self.parts.start):
             known = [task for task in start.taken_over(self.config) if task in scores.primary]
@@ -461,12 +471,15 @@ class _Session:
     def _hear_scores(self, scores: Mapping[str, Scores], *, counts: bool = True) -> bool:
         """Pass scores on and remember the best; say whether these are."""
         state = self.state
-        for split, figures in scores.items():
-            self.tell("scores", state.total_steps, split, figures)
         figure = scores["dev"].summary[self.config.select]
-        better = counts and (state.best is None or figure > state.best)
+        # Of equals the first is best; but training that does no harm is kept.
+        tied = figure == state.best and not state.best_step
+        better = counts and (state.best is None or figure > state.best or tied)
         if better:
             state.best, state.best_step = figure, state.total_steps
+            self.tell("best", state.total_steps)
+        for split, figures in scores.items():
+            self.tell("scores", state.total_steps, split, figures)
         return better
 
     def _wait_longer(self, stage: Stage, scores: Scores) -> None:

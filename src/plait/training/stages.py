@@ -16,7 +16,7 @@ from plait.pretrain import Material
 from plait.pretrain.meta import MetaKind, Reptile
 from plait.regularizers import REGULARIZERS
 from plait.schedules import SCHEDULES
-from plait.training.build import build_kind, stage_settings
+from plait.training.build import build_kind, stage_settings, stage_tasks
 from plait.training.loop import Passes, Route, Stage, Stream, seed_everything, task_seed
 from plait.training.meta import FOMAMLStep, MetaStep, ReptileStep, build_outer_optimizer
 from plait.training.optimizer import add_weighting, build_optimizer, freeze
@@ -139,9 +139,14 @@ def _build_step(parts: Parts, kind: StageKind, settings: StageConfig, plan: _Pla
 
 def drop_heads(parts: Parts) -> None:
     """Take out of the model the heads that a stage had for itself."""
-    for key in list(parts.model.heads):
-        if (task := key.removeprefix("task-")) not in parts.tasks:
-            parts.model.drop_head(task)
+    for task in stage_heads(parts):
+        parts.model.drop_head(task)
+
+
+def stage_heads(parts: Parts) -> list[str]:
+    """Return the names of the heads that the stage at hand has for itself."""
+    names = [key.removeprefix("task-") for key in parts.model.heads]
+    return [name for name in names if name not in parts.tasks]
 
 
 def _plan_stage(
@@ -223,7 +228,7 @@ def _find_objectives(
 ) -> dict[str, Objective]:
     config, name = parts.config, parts.config.stages[index]
     kind = build_kind(config, name)
-    tasks = {task: parts.tasks[task] for task in config.stage_config(name).tasks or config.tasks}
+    tasks = {task: parts.tasks[task] for task in stage_tasks(config, name)}
     for task, own in tasks.items():
         labels = train[task].labels
         assert labels is not None, f"{task} is unlabelled"
