@@ -49,6 +49,8 @@ class Facts:
     """Part of the training rows that the most frequent class has; 0 where nobody counted."""
     trains_encoder: bool = True
     """False for a task with touch_encoder = false."""
+    differs: bool = True
+    """False where all training rows are known to have the same label."""
     tokens: int = 0
     """Tokens that 95 of 100 inputs have at most; 0 where nobody counted."""
 
@@ -141,7 +143,7 @@ def choose_training(tasks: Sequence[Facts]) -> list[Choice]:
 
 def _wants_contrast(task: Facts) -> bool:
     """Say whether a task has single texts, classes, and few rows of each."""
-    if task.is_pair or not task.trains_encoder:
+    if task.is_pair or not (task.trains_encoder and task.differs):
         return False
     return task.num_classes > 0 and task.rows < FEW * task.num_classes
 
@@ -162,11 +164,13 @@ def find_facts(
     for name in config.trained_tasks:
         if name not in rows:
             continue
-        task, largest = config.tasks[name], 0.0
-        if train and name in train and task.kind in ("classes", "binary"):
+        task, largest, differs = config.tasks[name], 0.0, True
+        if train and name in train:
             labels = train[name].labels
             assert labels is not None
-            largest = int(labels.long().bincount().max()) / len(labels) if len(labels) else 0.0
+            differs = len(labels.unique(dim=0)) > 1
+            if task.kind in ("classes", "binary") and len(labels):
+                largest = int(labels.long().bincount().max()) / len(labels)
         found[name] = Facts(
             name,
             task.kind,
@@ -175,6 +179,7 @@ def find_facts(
             is_pair=task.is_pair,
             largest=largest,
             trains_encoder=task.touch_encoder,
+            differs=differs,
         )
     return found
 
@@ -189,7 +194,7 @@ def complete(config: RunConfig, facts: Mapping[str, Facts]) -> tuple[RunConfig, 
 
     A task with a `head` keeps what it says and the plain defaults. `head_lr` is chosen with `lr`:
     where that is set, heads have the same rate unless the recipe says otherwise. So is `eval_every`
-    with `epochs`.
+    with `epochs`, and never where early stopping waits for scores.
     """
     known = [facts[name] for name in config.trained_tasks if name in facts]
     open_tasks, open_keys = set(_open_tasks(config)), set(_open_training(config))
@@ -254,7 +259,8 @@ def _open_training(config: RunConfig) -> list[str]:
     keys = [key for key in TRAINING if key not in given]
     if "lr" in given and "head_lr" in keys:
         keys.remove("head_lr")
-    if "epochs" in given and "eval_every" in keys:
+    is_watched = "epochs" in given or config.train.early_stopping is not None
+    if is_watched and "eval_every" in keys:
         keys.remove("eval_every")
     found = [f"train.{key}" for key in keys]
     by_itself = "stages" not in config.model_fields_set and config.start is None

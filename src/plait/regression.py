@@ -1,7 +1,8 @@
 """Linear models of frozen vectors, fitted with scikit-learn: where a head begins, and a baseline.
 
 The outputs are what a task's loss takes: a logit for each class, the log-odds of a yes, or the
-number itself. Features are used as they are given; callers normalise them.
+number itself. Features are divided by their spread (one number for all of them) before they are
+fitted, so that a strength means the same for each encoder: some put all texts close together.
 """
 
 from __future__ import annotations
@@ -104,8 +105,9 @@ def fit_numbers(features: Floats, numbers: Floats, strength: float = RIDGE_STREN
     from sklearn.linear_model import Ridge
 
     numbers = np.asarray(numbers, dtype=np.float64)
-    found = Ridge(alpha=1 / strength).fit(features, numbers)
-    return Linear(found.coef_.reshape(1, -1), np.array([float(found.intercept_)]))
+    spread = _spread(features)
+    found = Ridge(alpha=1 / strength).fit(features / spread, numbers)
+    return Linear(found.coef_.reshape(1, -1) / spread, np.array([float(found.intercept_)]))
 
 
 def fit_task(
@@ -160,5 +162,17 @@ def _logistic(
     model = LogisticRegression(C=strength, max_iter=MOST_STEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(features, labels, sample_weight=weights)
-    return Linear(model.coef_, model.intercept_)
+        spread = _spread(features)
+        model.fit(features / spread, labels, sample_weight=weights)
+    return Linear(model.coef_ / spread, model.intercept_)
+
+
+def _spread(features: Floats) -> float:
+    """Return the root mean square distance of the rows from their mean; 1 where all are alike.
+
+    Sparse features are taken as they are.
+    """
+    if hasattr(features, "tocsr"):
+        return 1.0
+    spread = float(np.sqrt(features.var(axis=0).sum()))
+    return spread if spread > 1e-9 else 1.0

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-FORMAT = 1
+FORMAT = 2
 """Version of this module's figures. Raise it with every change of a figure: older cache files are
 then ignored."""
 MOST_TRAIN = 5_000

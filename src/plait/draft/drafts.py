@@ -364,6 +364,12 @@ def _deal(tasks: Sequence[TaskDraft], seed: int) -> dict[str, Dealt]:
     pools = [_pool(task, dealt[task.name]["train"]) for task in drawn]
     for task, is_dev in zip(drawn, draw_dev(pools, seed), strict=True):
         rows = dealt[task.name]["train"]
+        if not is_dev.any() or is_dev.all():
+            raise DataError(
+                f"{task.name}: none of its {len(rows)} training rows can be held out for dev, as "
+                "each class has too few different texts; add rows, or name a dev file with "
+                "--split dev=FILE"
+            )
         dealt[task.name]["train"] = [rows[i] for i in np.flatnonzero(~is_dev)]
         dealt[task.name]["dev"] = [rows[i] for i in np.flatnonzero(is_dev)]
     return dealt

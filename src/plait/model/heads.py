@@ -154,9 +154,9 @@ class RegressionHead(Head):
     Before the first update the layer is fitted to the training rows' vectors: a logistic
     regression for classes, labels and scores, a ridge regression under mse. Then it is trained
     with the encoder ("LP-FT", Kumar et al. 2022, arXiv 2202.10054). Where the texts of a pair are
-    apart it reads both vectors, their difference, their product (times the root of the width) and
-    their cosine. Classes begin as a function of the last three; a score as one of all, or of the
-    cosine alone where that predicts left-out training rows as well.
+    apart it reads both vectors, their difference, their product and their cosine. Classes begin as
+    a function of the last three; a score as one of all, or of the cosine alone where that predicts
+    left-out training rows as well.
     """
 
     begins = True
@@ -178,8 +178,7 @@ class RegressionHead(Head):
             return vectors
         u, v = _halves(vectors)
         cosine = (u * v).sum(-1, keepdim=True)
-        product = self.width**0.5 * u * v
-        return torch.cat([u, v, (u - v).abs(), product, cosine], dim=-1)
+        return torch.cat([u, v, (u - v).abs(), u * v, cosine], dim=-1)
 
     def begin(self, vectors: Tensor, labels: Tensor, loss: Loss) -> None:
         """Become the regression; without two different labels only the bias says something."""
@@ -188,14 +187,10 @@ class RegressionHead(Head):
             columns = np.arange(features.shape[1])
             if self.apart:
                 columns = self._choose_columns(features, labels, loss)
-            # Fitted without the scale, which would ask for less regularisation of the product.
-            scale = np.ones(features.shape[1])
-            if self.apart:
-                scale[3 * self.width : 4 * self.width] = self.width**0.5
             strength = PAIR_STRENGTH if self.apart and loss.spec.kind != "score" else None
-            found = loss.fit((features / scale)[:, columns], labels, strength)
+            found = loss.fit(features[:, columns], labels, strength)
             self.out.weight.zero_()
-            weight = torch.from_numpy(found.weight / scale[columns]).to(self.out.weight)
+            weight = torch.from_numpy(found.weight).to(self.out.weight)
             self.out.weight[:, torch.from_numpy(columns).to(weight.device)] = weight
             self.out.bias.copy_(torch.from_numpy(found.bias))
 
