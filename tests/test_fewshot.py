@@ -171,10 +171,10 @@ def test_dev_changes_no_training(tiny_run, task_file, monkeypatch):
     trained = []
     build_stage = measuring.build_stage
 
-    def spy(parts, index, train):
+    def spy(parts, index, train, restore):
         trained.extend(train["topic"].labels.tolist())
         assert len(train["topic"]) == 6
-        return build_stage(parts, index, train)
+        return build_stage(parts, index, train, restore=restore)
 
     monkeypatch.setattr(measuring, "build_stage", spy)
     measure(tiny_run, task_file, (6,), draws=3)

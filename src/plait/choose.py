@@ -26,6 +26,8 @@ ONE_SCORE = 2_000
 """Training rows of the largest task up to which dev is scored at the start and the end alone."""
 EPOCHS = ((500, 10), (2_000, 6), (10_000, 4), (20_000, 3))
 """Training rows of the largest task up to which so many epochs are made; 2 beyond."""
+NARROW = 512
+"""Width of an encoder up to which the high rate was measured; beyond, it is the literature's."""
 IMBALANCED = 0.8
 """Part of the training rows of one class from which on accuracy says little."""
 UNEQUAL = 4
@@ -68,10 +70,10 @@ class Choice:
         return f"{self.key} = {_show(self.value)}: {self.why}"
 
 
-def choose(tasks: Sequence[Facts]) -> list[Choice]:
-    """Choose every setting that follows from the tasks."""
+def choose(tasks: Sequence[Facts], width: int = 0) -> list[Choice]:
+    """Choose every setting that follows from the tasks and the encoder's width; 0 if unknown."""
     found = [choice for task in tasks for choice in choose_task(task)]
-    return [*found, *choose_training(tasks)]
+    return [*found, *choose_training(tasks, width)]
 
 
 def choose_task(task: Facts) -> list[Choice]:
@@ -98,7 +100,7 @@ def choose_task(task: Facts) -> list[Choice]:
     return found
 
 
-def choose_training(tasks: Sequence[Facts]) -> list[Choice]:
+def choose_training(tasks: Sequence[Facts], width: int = 0) -> list[Choice]:
     """Choose stages, rates, batches, epochs and the schedule."""
     rows = max(task.rows for task in tasks)
     epochs = next((epochs for most, epochs in EPOCHS if rows <= most), 2)
@@ -121,7 +123,7 @@ def choose_training(tasks: Sequence[Facts]) -> list[Choice]:
     found += [
         Choice("train.epochs", epochs, f"the largest task has {rows:,} rows"),
         Choice("train.batch_size", 16 if rows <= 20_000 else 32, "more updates for few rows"),
-        Choice("train.lr", 1e-4, "a small encoder wants a high rate"),
+        choose_rate(width),
         Choice("train.head_lr", 1e-3, "heads learn faster than the encoder"),
         Choice("train.warmup", 0.1, "the rate rises over the first tenth"),
         Choice("train.decay", "linear", "and falls to 0 at the end"),
@@ -139,6 +141,15 @@ def choose_training(tasks: Sequence[Facts]) -> list[Choice]:
         )
         found.append(Choice("train.schedule", {"name": name}, why))
     return found
+
+
+def choose_rate(width: int) -> Choice:
+    """Choose the encoder's learning rate."""
+    if not width:
+        return Choice("train.lr", 5e-5, "usual for an encoder whose width is not known")
+    if width <= NARROW:
+        return Choice("train.lr", 1e-4, f"an encoder of width {width} wants a high rate")
+    return Choice("train.lr", 5e-5, f"usual for an encoder of width {width}")
 
 
 def _wants_contrast(task: Facts) -> bool:
@@ -189,8 +200,10 @@ def is_whole(config: RunConfig) -> bool:
     return not (_open_tasks(config) or _open_training(config))
 
 
-def complete(config: RunConfig, facts: Mapping[str, Facts]) -> tuple[RunConfig, list[Choice]]:
-    """Return a recipe with what it leaves out, and the choices made.
+def complete(
+    config: RunConfig, facts: Mapping[str, Facts], width: int = 0
+) -> tuple[RunConfig, list[Choice]]:
+    """Return a recipe with what it leaves out, and the choices made, for an encoder of a width.
 
     A task with a `head` keeps what it says and the plain defaults. `head_lr` is chosen with `lr`:
     where that is set, heads have the same rate unless the recipe says otherwise. So is `eval_every`
@@ -199,7 +212,7 @@ def complete(config: RunConfig, facts: Mapping[str, Facts]) -> tuple[RunConfig, 
     known = [facts[name] for name in config.trained_tasks if name in facts]
     open_tasks, open_keys = set(_open_tasks(config)), set(_open_training(config))
     made = []
-    for choice in choose(known) if known else ():
+    for choice in choose(known, width) if known else ():
         section, _, key = choice.key.rpartition(".")
         if section.startswith("tasks."):
             name = section.removeprefix("tasks.")

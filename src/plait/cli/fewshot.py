@@ -53,8 +53,8 @@ def fewshot(
     Each draw takes some of the task's training rows, as many of each class, fine-tunes a copy of
     the encoder with a fresh head on them, and scores all of dev. Shown are the mean and the
     standard deviation over the draws, for the encoder that the run began with (raw), the run's,
-    and those of other runs. Unless the file or -o says otherwise, a trial has 20 epochs in
-    batches of 8 at lr 5e-5 (heads 1e-3), with warm-up and linear decay.
+    and those of other runs. What the file and -o leave out is chosen for the number of examples,
+    as for `plait train`.
 
     Ctrl-C keeps the trials that are done, and the same command goes on with them.
     """

@@ -65,11 +65,14 @@ def plan(
 def _plan(config: RunConfig, data: str | None, rows: Sequence[str]) -> RunPlan:
     given = _read_rows(rows, config)
 
-    from plait.choose import complete, find_facts
+    from plait.choose import complete, find_facts, is_whole
     from plait.training.plan import plan_run
+    from plait.training.starting import find_width
 
     amounts = read_amounts(config, data, given)
-    config, _ = complete(config, find_facts(config, amounts.rows, amounts.train))
+    if not is_whole(config):
+        facts = find_facts(config, amounts.rows, amounts.train)
+        config, _ = complete(config, facts, find_width(config))
     return plan_run(config, amounts)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Columns that a line of the recipe has with its comment."""
+PACKAGED_WIDTH = 384
 TOKENS_PER_WORD = 1.5
 """Of English in a BERT vocabulary; other languages have more."""
 
@@ -50,7 +51,7 @@ def write_recipe(
     paths = [p.path for own in files.values() for some in own.values() for p in some]
     root = common_folder(paths)
     facts = [find_facts(task) for task in tasks]
-    choices = choose(facts)
+    choices = choose(facts, find_width(encoder))
     lines = [
         "# Written by `plait new`. Every guess is below with its reason: change what is wrong.",
         *(_comment(f"Left out: {sentence}") for sentence in left_out),
@@ -184,6 +185,17 @@ def _chosen(choices: Sequence[Choice], section: str) -> Iterator[str]:
         place, _, key = choice.key.rpartition(".")
         if place == section:
             yield from _explained(f"{key} = {_toml(choice.value)}", choice.why)
+
+
+def find_width(source: str) -> int:
+    """Return the width of the packaged encoder or of one in a folder; 0 of one on the Hub."""
+    if source == "packaged":
+        return PACKAGED_WIDTH
+    try:
+        shape = json.loads((Path(source).expanduser() / "config.json").read_text(encoding="utf-8"))
+        return int(shape.get("hidden_size", 0))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return 0
 
 
 def find_facts(task: TaskDraft) -> Facts:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from plait.choose import complete, find_facts
 from plait.config.reading import read_chain, resolve
-from plait.config.tables import merge
 from plait.data import Tokenizer
 from plait.errors import Interrupted, UsageError, counted
 from plait.evaluate import Scorer, score_baseline
@@ -25,9 +26,11 @@ from plait.fewshot.journal import Journal, hash_encoder, name_plan
 from plait.model.encoder import load_encoder
 from plait.model.sources import find_encoder
 from plait.predict import Predictor
+from plait.training.beginning import begin_heads, find_beginning
 from plait.training.build import (
     Parts,
     build_collator,
+    build_kind,
     build_model,
     build_tasks,
     check_parts,
@@ -37,7 +40,7 @@ from plait.training.build import (
 )
 from plait.training.checkpoint import hash_file
 from plait.training.loop import TrainState, run_stage, seed_everything, task_seed
-from plait.training.stages import build_stage
+from plait.training.stages import build_stage, drop_heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,20 +54,6 @@ if TYPE_CHECKING:
     from plait.model.encoder import Encoder
     from plait.predict import Progress
     from plait.types import TaskSpec
-
-SETTINGS: dict[str, Any] = {
-    "name": "few-shot",
-    "train": {
-        "epochs": 20,
-        "batch_size": 8,
-        "lr": 5e-5,
-        "head_lr": 1e-3,
-        "warmup": 0.1,
-        "decay": "linear",
-        "schedule": {"name": "sequential"},
-    },
-}
-"""How a trial fine-tunes, where neither the task's file nor an override says otherwise."""
 
 RAW = "raw"
 """What the encoder is called that the run began with."""
@@ -172,11 +161,12 @@ def measure_few_shot(
 ) -> FewShot:
     """Measure how well a run's encoder, the one it began with and others learn a new task.
 
-    `task_file` is a recipe with one task and, if wanted, [train] settings over SETTINGS;
-    `overrides` come last. The rows of a draw follow from the seed and the draw alone: those of
-    fewer shots are among those of more, and every encoder gets the same. Where it is stopped,
-    trials that are done are kept, and the same call goes on with them. Another measurement that
-    shares some of these trials may use them in between; it leaves them for this one.
+    `task_file` is a recipe with one task; what it leaves out is chosen for the number of shots
+    (plait.choose). `overrides` come last. The rows of a draw follow from the seed and the draw
+    alone: those of fewer shots are among those of more, and every encoder gets the same. Where it
+    is stopped, trials that are done are kept, and the same call goes on with them. Another
+    measurement that shares some of these trials may use them in between; it leaves them for this
+    one.
     """
     config = read_task(task_file, overrides)
     (name,) = config.tasks
@@ -242,7 +232,7 @@ def read_task(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a file with one task into a recipe that fine-tunes it."""
     if not str(path).endswith(".toml"):
         raise UsageError(f"the task {str(path)!r} is no .toml file with a [tasks.NAME] in it")
-    config = resolve(merge(SETTINGS, read_chain(str(path))), overrides, str(path))
+    config = resolve({"name": "few-shot", **read_chain(str(path))}, overrides, str(path))
     if more := sorted(config.model_fields_set - _KEYS):
         raise UsageError(
             f"{path}: {more[0]} has no meaning for a few-shot task, whose encoder and stages are "
@@ -391,11 +381,14 @@ class _Trial:
                 "seed": int(mixed.generate_state(1)[0]),
             }
         )
+        facts = find_facts(config, {name: len(train)}, {name: train})
+        config, _ = complete(config, facts, self.contender.encoder.width)
+        tasks = build_tasks(config)
         seed_everything(config.seed)  # the head starts from the draw
-        model = build_model(config, deepcopy(self.contender.encoder), self.tasks).to(self.device)
+        model = build_model(config, deepcopy(self.contender.encoder), tasks).to(self.device)
         parts = Parts(
             config,
-            self.tasks,
+            tasks,
             model,
             self.contender.tokenizer,
             build_collator(config, self.contender.tokenizer),
@@ -403,21 +396,32 @@ class _Trial:
             choose_precision(config.precision, self.device),
             {},
         )
-        stage = build_stage(parts, 0, {name: train})
-        model.train()
-        try:
-            for record in run_stage(stage, TrainState()):
-                self._tell(f"{len(train)} examples", record.step, record.num_steps)
-        finally:
-            stage.step.runner.close()
+        for index in range(len(config.stages)):
+            self._train(parts, index, {name: train})
         scorer = Scorer(
             model,
-            self.tasks,
+            tasks,
             parts.collator,
             autocast=parts.autocast,
             progress=lambda _, done, total: self._tell("scoring", done, total),
         )
         return scorer.score({name: dev}).primary[name]
+
+    def _train(self, parts: Parts, index: int, train: Mapping[str, Dataset]) -> None:
+        """Train one stage; heads that begin as a regression do so once only tasks train."""
+        kind = build_kind(parts.config, parts.config.stages[index])
+        begin = (
+            None if kind.pretrains else partial(begin_heads, parts, find_beginning(parts), train)
+        )
+        stage = build_stage(parts, index, train, restore=begin)
+        parts.model.train()
+        (rows,) = map(len, train.values())
+        try:
+            for record in run_stage(stage, TrainState()):
+                self._tell(f"{rows} examples", record.step, record.num_steps)
+        finally:
+            stage.step.runner.close()
+        drop_heads(parts)
 
     def _tell(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:

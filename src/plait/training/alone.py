@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plait.choose import complete, find_facts
+from plait.choose import complete, find_facts, is_whole
 from plait.config import RunConfig
 from plait.errors import RecipeError
 from plait.pretrain.meta import MetaKind
@@ -18,6 +18,7 @@ from plait.training.amounts import Amounts
 from plait.training.build import build_kind
 from plait.training.holding import holds_out
 from plait.training.plan import plan_run
+from plait.training.starting import find_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,9 @@ def plan_alone(config: RunConfig, rows: Mapping[str, int] | Amounts) -> dict[str
     of any task keeps out of the joint run's training is kept out of each one's.
     """
     amounts = rows if isinstance(rows, Amounts) else Amounts(rows)
-    config, _ = complete(config, find_facts(config, amounts.rows, amounts.train))
+    if not is_whole(config):
+        facts = find_facts(config, amounts.rows, amounts.train)
+        config, _ = complete(config, facts, find_width(config))
     plan = plan_run(config, amounts)
     for name in config.stages:
         if isinstance(build_kind(config, name), MetaKind):

@@ -61,7 +61,7 @@ from plait.training.notes import note_data, note_held_out, note_stage
 from plait.training.scoring import TeamScorer
 from plait.training.sharing import note_share
 from plait.training.stages import build_stage, check_stages, drop_heads, stage_heads
-from plait.training.starting import Start, find_kept, find_tokenizer
+from plait.training.starting import Start, find_kept, find_tokenizer, find_width
 from plait.training.teachers import Lessons
 from plait.training.workers import (
     check_device,
@@ -175,7 +175,7 @@ def complete_recipe(
         progress=progress,
     )
     rows = {name: len(dataset) for name, dataset in train.items()}
-    return complete(config, find_facts(config, rows, train))
+    return complete(config, find_facts(config, rows, train), find_width(config))
 
 
 def _own_stream(device: torch.device) -> AbstractContextManager[object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -143,6 +144,18 @@ def find_tokenizer(config: RunConfig) -> Tokenizer:
     source = config.encoder
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
     return Tokenizer.from_file(files.tokenizer)
+
+
+def find_width(config: RunConfig) -> int:
+    """Return the width of the encoder that a recipe starts from; 0 where its files do not say."""
+    source = config.encoder
+    started = None if config.start is None else RunFolder(Path(config.start.run)).encoder
+    if started is not None and started.is_file():
+        path = started
+    else:
+        path = find_encoder(source.source, revision=source.revision, sha256=source.sha256).config
+    shape = json.loads(path.read_text(encoding="utf-8"))
+    return int(shape.get("hidden_size") or shape.get("dim") or shape.get("d_model") or 0)
 
 
 def find_kept(config: RunConfig, data: str | None) -> tuple[list[str], list[str]]:
