@@ -36,6 +36,20 @@ LENGTHS = (64, 128, 256)
 """Tokens of an input that a draft chooses from."""
 
 
+RULES = {
+    "start": "A head begins as the regression on the untrained encoder's vectors: C = 10 for "
+    "classes and labels, 1 for pairs, 0.1 for scores.",
+    "rate": "The encoder's rate is 1e-4 up to a width of 512, else 5e-5; that of heads is 1e-3.",
+    "epochs": "The more rows the largest task has, the fewer epochs: 10 to 2; batches of 16.",
+    "contrast": "With fewer than 64 rows a class, 50 updates a task of contrast come first.",
+    "names": "The names of classes are texts of theirs in that stage, where they are words.",
+    "pairs": "The texts of a pair are read apart; together from 3,000 rows on, 10,000 of a score.",
+    "one-score": "Up to 2,000 rows, dev is scored before and after training, not in between.",
+    "schedule": "Tasks take turns; where one is over four times another, by the root of its size.",
+}
+"""What docs/defaults.md lists the measurements by."""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a task before anything is trained."""

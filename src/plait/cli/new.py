@@ -161,6 +161,10 @@ def _show(draft: Draft) -> None:
         console.print()
     for note in notes:
         console.print(f"note: {note}")
+    console.print()
+    for choice in draft.choices:
+        if len(draft.tasks) <= MOST_EXPLAINED or not choice.key.startswith("tasks."):
+            console.print(f"chosen: {choice}", markup=False)
 
 
 def _tell_next(folder: Path, written: list[Path]) -> None:

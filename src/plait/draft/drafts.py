@@ -20,7 +20,7 @@ from plait.draft.files import LookedAt, Reading, look_at
 from plait.draft.held_out import Pool, bands, draw_dev
 from plait.draft.hub import PREFIX, fetch
 from plait.draft.names import read_name
-from plait.draft.recipe import Placed, write_recipe
+from plait.draft.recipe import Placed, choose_settings, write_recipe
 from plait.draft.roles import Wanted
 from plait.draft.tasks import SPLITS, Row, TaskDraft, Wishes, draft_task
 from plait.errors import DataError, PlaitError, UsageError, suggest
@@ -28,6 +28,7 @@ from plait.errors import DataError, PlaitError, UsageError, suggest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from plait.choose import Choice
     from plait.data import SplitName
 
 RECIPE = "recipe.toml"
@@ -72,6 +73,11 @@ class Draft:
 
     def __enter__(self) -> Draft:
         return self
+
+    @property
+    def choices(self) -> list[Choice]:
+        """Return the settings that follow from the tasks and the encoder."""
+        return choose_settings(self.tasks, self.request.encoder)
 
     def __exit__(self, *_: object) -> None:
         self.scratch.cleanup()

@@ -51,7 +51,7 @@ def write_recipe(
     paths = [p.path for own in files.values() for some in own.values() for p in some]
     root = common_folder(paths)
     facts = [find_facts(task) for task in tasks]
-    choices = choose(facts, find_width(encoder))
+    choices = choose_settings(tasks, encoder)
     lines = [
         "# Written by `plait new`. Every guess is below with its reason: change what is wrong.",
         *(_comment(f"Left out: {sentence}") for sentence in left_out),
@@ -185,6 +185,11 @@ def _chosen(choices: Sequence[Choice], section: str) -> Iterator[str]:
         place, _, key = choice.key.rpartition(".")
         if place == section:
             yield from _explained(f"{key} = {_toml(choice.value)}", choice.why)
+
+
+def choose_settings(tasks: Sequence[TaskDraft], encoder: str) -> list[Choice]:
+    """Choose the settings that follow from the tasks and the encoder."""
+    return choose([find_facts(task) for task in tasks], find_width(encoder))
 
 
 def find_width(source: str) -> int:
