@@ -50,6 +50,7 @@ docs: dev ## regenerate the generated pages
 	$(PY) scripts/make_reference.py
 	$(PY) scripts/make_speed.py
 	$(PY) scripts/make_results.py
+	$(PY) benchmarks/defaults.py page
 
 pictures: dev ## take the pictures in docs/images anew, of the runs in RUNS
 	PLAIT_SCREENSHOTS=$(or $(RUNS),runs) $(PY) -m pytest tests/web/page/test_looks.py -k pictures

@@ -190,7 +190,8 @@ def train_drafts(
         write_rows(one.folder / f"{setup.task.name}-train.csv", setup.task, rows[setup.task.name])
         for setup in setups
     ]
-    with draft_recipe(files, Request(encoder=one.encoder, seed=seed)) as draft:
+    columns = [f"{setup.task.name}={','.join(setup.task.columns)}" for setup in setups]
+    with draft_recipe(files, Request(encoder=one.encoder, seed=seed, text=columns)) as draft:
         recipe = draft.write(one.folder / "draft")[0]
     config = plait.read_recipe(recipe, one.overrides)
     outcome = plait.train(config, one.folder / "run")

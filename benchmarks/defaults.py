@@ -28,6 +28,7 @@ from statistics import mean, stdev
 from typing import Any
 from zlib import crc32
 
+import defaults_search
 import numpy as np
 from contenders import (
     CONTENDERS,
@@ -324,10 +325,11 @@ def by_contender(records: Iterable[Record]) -> dict[str, dict[Cell, dict[int, Re
 
 
 def contender(record: Record) -> str:
-    """Return who was measured: the contender, and its settings unless they are the defaults."""
-    name = "" if record["name"] == "defaults" else f" {record['name']}"
+    """Return who was measured: the contender, and what its settings are called, or they."""
+    named = record["name"] != "defaults"
+    name = f" {record['name']}" if named else "".join(f" {o}" for o in record["overrides"])
     few = f" ({len(record['together'])} tasks)" if "together" in record else ""
-    return f"{record['who']}{name}{few}{''.join(f' {o}' for o in record['overrides'])}"
+    return f"{record['who']}{name}{few}"
 
 
 def score_of(seeds: Mapping[int, Record]) -> float:
@@ -476,13 +478,26 @@ def page(records: Sequence[Record]) -> str:
     table = by_contender(records)
     plain = (r for r in records if r["name"] == "defaults" and not r["overrides"])
     ours = sorted({contender(r) for r in plain if r["who"].startswith("plait-")})
+    made: dict[tuple[str, ...], int] = defaultdict(int)
+    for record in records:
+        if record["who"].startswith("plait-") and "error" not in record:
+            version = record["plait"].split()[-1]
+            made[version, record["encoder"], record["who"], record["device"].split(",")[0]] += 1
+    lines += ["## Versions", "", "Which commit of plait made how many of its figures.", ""]
+    header = ["commit", "encoder", "contender", "device", "figures"]
+    lines += _table(header, [[*place, str(count)] for place, count in sorted(made.items())])
+    lines += [
+        "At 8b2a7f1 dev was scored after each epoch, and pairs began as a regression on five features",
+        "of C = 10; from 9c7708e on dev is scored at the end, and pairs begin as one on three of C = 1.",
+        "",
+    ]
     for encoder in dict.fromkeys(encoder for encoder, _ in places(records)):
         lines += [f"## Peers, {encoder}", "", PEERS]
         lines += _table(["size", "peer", "s", *ours], _against(table, encoder, ours))
     for encoder, size in places(records):
         header, *rows = summary_rows(records, encoder, size)
         lines += [f"## {encoder}, {size}", "", BELOW, *_table(header, rows)]
-    return "\n".join([*lines, BOTTOM]).rstrip() + "\n"
+    return "\n".join([*lines, *defaults_search.section(), BOTTOM]).rstrip() + "\n"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

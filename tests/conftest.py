@@ -6,6 +6,7 @@ import json
 import os
 import random
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -227,12 +228,23 @@ def _tiny_rows(task: str, count: int, seed: str) -> list[dict[str, Any]]:
     return rows
 
 
+PLAIN = {"warmup": 0.0, "decay": "constant", "schedule": "round-robin"}
+"""What a recipe of a test sets in [train], besides epochs, batch_size and lr, so that nothing is
+left to choose; its tasks name their heads."""
+
+
 def write_tiny_recipe(folder: Path, encoder: Path, *, seed: str = "") -> Path:
     """Write the tiny recipe and its data into a folder; return the recipe's path."""
     folder.mkdir(parents=True, exist_ok=True)
     tasks: dict[str, dict[str, Any]] = {
-        "mood": {"kind": "classes", "labels": list(WORDS), "text": "text", "label": "label"},
-        "same": {"kind": "binary", "text": ["a", "b"], "label": "label"},
+        "mood": {
+            "kind": "classes",
+            "labels": list(WORDS),
+            "text": "text",
+            "label": "label",
+            "head": "linear",
+        },
+        "same": {"kind": "binary", "text": ["a", "b"], "label": "label", "head": "linear"},
         "near": {
             "kind": "score",
             "range": [0, 5],
@@ -256,7 +268,7 @@ def write_tiny_recipe(folder: Path, encoder: Path, *, seed: str = "") -> Path:
         "log_every": 5,
         "data": {"root": str(folder)},
         "encoder": {"source": str(encoder), "max_length": 32},
-        "train": {"epochs": 2, "batch_size": 12, "lr": 3e-3},
+        "train": {"epochs": 2, "batch_size": 12, "lr": 3e-3, **PLAIN},
         "tasks": tasks,
     }
     path = folder / "recipe.toml"
@@ -276,6 +288,19 @@ def tiny_recipe(tmp_path: Path, tiny_encoder: Path) -> Callable[..., Path]:
         return write_tiny_recipe(tmp_path / folder, tiny_encoder, seed=seed)
 
     return make
+
+
+@pytest.fixture
+def open_recipe(tiny_recipe: Callable[..., Path]) -> Path:
+    """The tiny recipe, which leaves heads, inputs, losses and all of [train] to be chosen."""
+    path = tiny_recipe()
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    del table["train"]
+    for task in table["tasks"].values():
+        for key in ("head", "loss", "inputs"):
+            task.pop(key, None)
+    path.write_text(tomli_w.dumps(table), encoding="utf-8")
+    return path
 
 
 @pytest.fixture(scope="session")

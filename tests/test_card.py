@@ -56,9 +56,9 @@ def test_what_stands_in_it(run):
     result = json.loads((run / "scores.json").read_text())
     rows = {row[0]: row[1:] for row in table(section(card, "Scores"))[2:]}
     for name, value in result["dev"]["primary"].items():
-        assert rows[name][2] == f"{value:.3f}"
-    assert (rows["mood"][0], rows["near"][0], rows["near"][1]) == ("accuracy", "pearson", "none")
-    assert float(rows["mood"][3]) < float(rows["mood"][2])
+        assert rows[name][3] == f"{value:.3f}"
+    assert (rows["mood"][0], rows["near"][0]) == ("accuracy", "pearson")
+    assert float(rows["mood"][4]) < float(rows["mood"][3])
     counts = [row[3] for row in table(section(card, "Data"))[2:]]
     assert counts == ["45", "18", "32", "16", "24", "12"]
     assert "Nothing is known here of the texts it was trained on" in section(card, "Encoder")
@@ -74,6 +74,27 @@ def test_what_stands_in_it(run):
     assert "weakest on" in section(card, "Limits")
     assert 'model.predict("mood", ["One text."])' in section(card, "Use it")
     assert str(run.parent) not in card  # nothing of the machine it was made on
+
+
+def test_the_best_baseline_stands_beside_the_figure(run):
+    """Of runs of earlier versions it is the majority class, or nothing for a score."""
+    result = json.loads((run / "scores.json").read_text())
+    result.pop("baselines", None)
+    (run / "scores.json").write_text(json.dumps(result))
+    found = section(make_card(run), "Scores")
+    rows = {row[0]: row[2:4] for row in table(found)[2:]}
+    majority = result["baseline"]["primary"]["mood"]
+    assert rows["mood"] == ["majority class", f"{majority:.3f}"]
+    assert rows["near"] == ["none", "none"]
+    figures = {"majority class": majority, "a regression": 0.999, "another": None}
+    result["baselines"] = {"mood": figures, "near": {"mean score": None, "untrained cosine": -1}}
+    (run / "scores.json").write_text(json.dumps(result))
+    found = section(make_card(run), "Scores")
+    rows = {row[0]: row[2:4] for row in table(found)[2:]}
+    assert rows["mood"] == ["a regression", "0.999"]
+    assert rows["near"] == ["untrained cosine", "-1.000"]
+    assert "- mood: the model (" in found
+    assert "- near: " not in found
 
 
 def test_limits_say_what_is_true(run):

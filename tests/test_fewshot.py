@@ -179,7 +179,8 @@ def test_dev_changes_no_training(tiny_run, task_file, monkeypatch):
     monkeypatch.setattr(measuring, "build_stage", spy)
     measure(tiny_run, task_file, (6,), draws=3)
     assert len(scored) == 6
-    assert trained.count(1.0) == trained.count(0.0) == 18
+    # 3 draws of 3 rows a class, for 2 encoders, in the stages contrast and finetune.
+    assert trained.count(1.0) == trained.count(0.0) == 36
 
 
 # --- going on ----------------------------------------------------------------------------

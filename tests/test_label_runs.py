@@ -37,6 +37,7 @@ labels = ["glad", "tired", "calm"]
 text = "text"
 label = "moods"
 id = "id"
+head = "linear"
 train = "moods-train.csv"
 dev = "moods-dev.csv"
 test = "moods-dev.csv"

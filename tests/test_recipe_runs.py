@@ -162,6 +162,19 @@ def test_members_are_trained_and_their_ensemble_scored(write, tmp_path):
     assert outcome.result["seconds"] == pytest.approx(sum(s["seconds"] for s in own), abs=0.06)
 
 
+def test_an_ensemble_has_the_baselines_of_its_first_member(write, tmp_path):
+    config = read_ensemble(write(seeds=[1, 2], how="mean"))
+    outcome = train_ensemble(config, tmp_path / "out")
+    scores = outcome.folder / "members" / "tiny-seed-1" / "scores.json"
+    result = json.loads(scores.read_text())
+    for baselines in ({"baselines": {"mood": {"a regression": 0.9}}}, {}):
+        result.pop("baselines", None)
+        scores.write_text(json.dumps(result | baselines))
+        again = train_ensemble(config, tmp_path / "out", resume=True).result
+        assert again.get("baselines") == baselines.get("baselines")
+        assert again["baseline"] == outcome.result["baseline"]
+
+
 def test_members_are_calibrated_on_what_they_left_out(write, tmp_path):
     """As by hand afterwards, and dev is scored so."""
     config = read_ensemble(write(folds=2, how="mean"))

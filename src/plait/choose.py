@@ -24,7 +24,7 @@ JOINED: dict[Kind, int] = {"classes": 3_000, "binary": 3_000, "labels": 3_000, "
 """Training rows from which the two texts of a pair are read as one input."""
 ONE_SCORE = 2_000
 """Training rows of the largest task up to which dev is scored at the start and the end alone."""
-EPOCHS = ((500, 10), (2_000, 6), (10_000, 4), (20_000, 3))
+EPOCHS = ((500, 10), (1_000, 6), (10_000, 4), (20_000, 3))
 """Training rows of the largest task up to which so many epochs are made; 2 beyond."""
 NARROW = 512
 """Width of an encoder up to which the high rate was measured; beyond, it is the literature's."""

@@ -162,9 +162,24 @@ def _logistic(
     model = LogisticRegression(C=strength, max_iter=MOST_STEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        spread = _spread(features)
-        model.fit(features / spread, labels, sample_weight=weights)
-    return Linear(model.coef_ / spread, model.intercept_)
+        mean, spread = _mean(features), _spread(features)
+        model.fit(_scale(features, mean, spread), labels, sample_weight=weights)
+    weight = model.coef_ / spread
+    # Centred for L-BFGS to converge soon; the model is that of the features as they were.
+    return Linear(weight, model.intercept_ - (weight * mean).sum(axis=1))
+
+
+def _scale(features: Floats, mean: Floats, spread: float) -> Floats:
+    scaled: Floats = features if hasattr(features, "tocsr") else (features - mean) / spread
+    return scaled
+
+
+def _mean(features: Floats) -> Floats:
+    """Return the mean row; zeros for sparse features, which centring would make dense."""
+    if hasattr(features, "tocsr"):
+        return np.zeros(1)
+    mean: Floats = features.mean(axis=0)
+    return mean
 
 
 def _spread(features: Floats) -> float:

@@ -50,6 +50,11 @@ def by_hand(parts, dataset):
 TASK = TaskSpec(kind="binary", text=("text",))
 
 
+def spread(rows):
+    """Return the root mean square distance of rows from their mean."""
+    return np.sqrt(((rows - rows.mean(axis=0)) ** 2).sum(axis=1).mean())
+
+
 def test_classes_as_scikit_learn_has_them(built):
     parts, train, dev = built
     found = measure(parts, train, dev)["mood"]
@@ -63,9 +68,11 @@ def test_classes_as_scikit_learn_has_them(built):
     def model(strength):
         return LogisticRegression(C=strength, max_iter=200)
 
-    inner = [model(c).fit(x[~held], known[~held]).score(x[held], known[held]) for c in (1.0, 10.0)]
+    z = x / spread(x[~held])
+    inner = [model(c).fit(z[~held], known[~held]).score(z[held], known[held]) for c in (1.0, 10.0)]
     strength = 10.0 if inner[1] > inner[0] else 1.0
-    assert found[FROZEN] == pytest.approx(model(strength).fit(x, known).score(y, asked))
+    fitted = model(strength).fit(x / spread(x), known)
+    assert found[FROZEN] == pytest.approx(fitted.score(y / spread(x), asked))
 
     texts = [
         [" ".join(map(str, split["mood"].tokens[0].select([i]).ids.tolist())) for i in range(count)]
@@ -90,6 +97,7 @@ def test_scores_of_pairs_as_scikit_learn_has_them(built):
     x, y = features(train), features(dev)
     known, asked = (split["near"].labels.numpy().astype(float) for split in (train, dev))
     assert found[COSINE] == pytest.approx(pearson(y[:, -1], asked), abs=1e-5)
+    x, y = x / spread(x), y / spread(x)
     answers = [Ridge(alpha=1 / c).fit(x, known).predict(y).clip(0, 5) for c in (1.0, 10.0)]
     assert any(found[FROZEN] == pytest.approx(pearson(a, asked), abs=1e-4) for a in answers)
 

@@ -39,6 +39,20 @@ def test_a_joint_run_beside_them_is_shown(plait, tiny_recipe, tmp_path):
     assert float(line_of(done.out, "mood")[-1]) == pytest.approx(joint, abs=5e-4)
 
 
+def test_the_best_baselines_are_shown(plait, tiny_recipe, tmp_path):
+    recipe, out = tiny_recipe(), tmp_path / "out"
+    args = ("train", recipe, "--out", out, "--each-alone")
+    assert plait(*args).code == 0
+    scores = out / "mood" / "scores.json"
+    result = json.loads(scores.read_text()) | {"baselines": {"mood": {"a regression": 1.0}}}
+    scores.write_text(json.dumps(result))
+    done = plait(*args, "--resume")
+    assert line_of(done.out, "mood")[3] == "1.000"
+    (note,) = [line for line in done.out.splitlines() if line.startswith("note: mood: ")]
+    assert "does not beat a regression (1.000) on 18 dev rows" in note
+    assert "--each-alone" not in note
+
+
 def test_finished_ones_are_skipped(plait, tiny_recipe, tmp_path):
     recipe, out = tiny_recipe(), tmp_path / "out"
     args = ("train", recipe, "--out", out, "--each-alone")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from types import SimpleNamespace
 
@@ -197,46 +196,23 @@ def test_plain_lines_are_not_wrapped_nor_read_as_markup():
 # --- scores ------------------------------------------------------------------------------
 
 
-def test_scores_and_the_best_so_far():
+def test_scores_and_the_best_so_far(tmp_path):
     display, file = make(terminal=False)
+    display.start(tmp_path, {"name": "tiny", "tasks": {"mood": {}}}, 0)
+    display.best(0)
     display.scores(0, "dev", scores(0.9, mood=0.9))
+    display.best(5)
     display.scores(5, "dev", scores(0.25, mood=0.25))
     display.scores(5, "train", scores(0.5, mood=0.5))
     display.scores(9, "dev", scores(0.125, mood=0.125))
     assert file.getvalue().splitlines() == [
+        f"training tiny on mood in {tmp_path}",
         "  dev before training: mood .900  overall .900",
         "  dev after 5 updates: mood .250  overall .250  best so far",
         "train after 5 updates: mood .500  overall .500",
         "  dev after 9 updates: mood .125  overall .125",
     ]
     assert display.first_scores == {"mood": 0.9}
-
-
-def test_a_run_that_goes_on_remembers_its_best(tmp_path):
-    event = {"event": "scores", "split": "dev", "step": 5, "metrics": {}}
-    lines = [event | {"summary": {"mean": 0.5}}, {"event": "losses"}]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    display, file = make(terminal=False)
-    display.start(tmp_path, {"name": "tiny", "tasks": {"mood": {}}, "select": "mean"}, 5)
-    display.scores(9, "dev", scores(0.4, mood=0.4))
-    display.scores(12, "dev", scores(0.6, mood=0.6))
-    first, second, third = file.getvalue().splitlines()
-    assert first == f"training tiny on mood in {tmp_path}, going on after 5 updates"
-    assert not second.endswith("best so far")
-    assert third.endswith("best so far")
-
-
-def test_each_stage_has_its_best(tmp_path):
-    event = {"event": "scores", "split": "dev", "step": 5, "metrics": {}}
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(event | {"summary": {"mean": 0.5}}) + "\n")
-    display, file = make(terminal=False)
-    display.start(tmp_path, {"name": "tiny", "tasks": {"mood": {}}, "select": "mean"}, 5)
-    display.step(record(1, stage="second", before=5))
-    display.scores(6, "dev", scores(0.4, mood=0.4))
-    display.scores(7, "dev", scores(0.3, mood=0.3))
-    _, first, second = file.getvalue().splitlines()
-    assert first.endswith("best so far")
-    assert not second.endswith("best so far")
 
 
 def test_signs_of_two_columns_keep_a_table_straight(capsys):

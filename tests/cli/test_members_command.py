@@ -27,7 +27,7 @@ def test_from_members_to_a_student(plait, recipe, tmp_path):
     assert "note: member 2 of 2: tiny-seed-2" in done.err
     assert "of one run" not in done.err
     words = [line.split()[0] for line in done.out.splitlines() if line.strip()]
-    assert words[:4] == ["mood", "tiny-seed-1", "tiny-seed-2", "ensemble"]
+    assert words[:5] == ["mood", "baseline", "tiny-seed-1", "tiny-seed-2", "ensemble"]
     assert f"The ensemble is in {out}. Try next:\n  plait evaluate {out}" in done.out
 
     done = plait("evaluate", out, "--json")

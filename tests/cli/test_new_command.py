@@ -124,7 +124,8 @@ def test_complaints(plait, words, message, tmp_path):
 
 def test_a_separator_as_a_shell_passes_it_on(plait, tmp_path):
     path = tmp_path / "mood.txt"
-    rows = "".join(f"the film was {w}\t{w}\n" for w in ("good", "bad", "dull") * 20)
+    moods = ("good", "bad", "dull") * 20
+    rows = "".join(f"film {i // 6} was {mood}\t{mood}\n" for i, mood in enumerate(moods))
     path.write_text(f"text\tmood\n{rows}", encoding="utf-8")
     assert plait("new", tmp_path / "mine", path, "--separator", r"\t").code == 0
 

@@ -23,6 +23,9 @@ source = {encoder}
 epochs = 2
 batch_size = 4
 lr = 1e-3
+warmup = 0.0
+decay = "constant"
+schedule = "round-robin"
 [tasks.mood]
 kind = "classes"
 labels = 2

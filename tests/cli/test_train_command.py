@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from plait.cli.train import next_commands, resume_command
-from plait.config import read_recipe
+from plait.cli.train import next_commands, resume_command, show_outcome
+from plait.config import RunConfig, read_recipe
 
 STOPPER = '''
 import os, signal
@@ -181,6 +181,41 @@ def test_scores_of_some_rows_say_so(plait, tiny_recipe, tmp_path):
     done = plait("train", tiny_recipe(), "--out", tmp_path / "run", *words)
     assert done.code == 0, done.err
     assert "dev after 2 updates, 5 rows a task at most: mood" in done.err
+
+
+# --- baselines ---------------------------------------------------------------------------
+
+
+def test_the_best_baseline_and_what_does_not_beat_it(capsys):
+    files = {"train": "train.csv", "dev": "dev.csv", "label": "label", "text": "text"}
+    table = {"kind": "classes", "labels": ["a", "b"], **files}
+    tasks = RunConfig.model_validate({"name": "x", "tasks": {"low": table, "high": table}}).tasks
+    result = {
+        "steps": 10,
+        "best_step": 10,
+        "seconds": 1.0,
+        "dev": {
+            "primary": {"low": 0.642, "high": 0.9},
+            "tasks": {name: {"num_examples": 300} for name in ("low", "high")},
+            "summary": {"overall": 0.771, "mean": 0.771, "sum": 1.542},
+        },
+        "baseline": {"primary": {"low": 0.5, "high": 0.5}},
+    }
+    show_outcome(result, {}, tasks)  # of an earlier version
+    out = capsys.readouterr().out
+    assert [line.split()[2] for line in out.splitlines()[1:4]] == ["baseline", ".500", ".500"]
+    assert "note:" not in out
+    figures = {"majority class": 0.5, "frozen vectors + regression": 0.675, "nothing": None}
+    result["baselines"] = {"low": figures, "high": figures}
+    show_outcome(result, {}, tasks)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in lines[1:4]] == ["baseline", ".675", ".675"]
+    assert lines[4] == (
+        "note: low: the model (.642) does not beat frozen vectors + regression (.675) on 300 dev "
+        'rows: try more epochs (train.epochs), head = "regression", a lower train.lr or the task '
+        "alone (--each-alone)"
+    )
+    assert lines[5] == ""
 
 
 # --- from a run --------------------------------------------------------------------------

@@ -54,6 +54,19 @@ VARIANTS: dict[str, list[str]] = {
         "stage.before.batch_size=11",
         "train.max_steps=5",
     ],
+    "regression": [
+        "tasks.mood.head={name='regression', dropout=0}",
+        "tasks.same.head={name='regression', dropout=0}",
+        "tasks.same.inputs='apart'",
+        "train.lr=1e-4",
+        "train.max_steps=6",
+    ],
+    "contrast": [
+        "stages=['before', 'finetune']",
+        "stage.before.kind='contrast'",
+        "stage.before.batch_size=11",
+        "train.max_steps=5",
+    ],
     "reptile": ["train.kind={name='reptile', inner_steps=2, inner_lr=0.05}", "train.batch_size=5"],
     "fomaml": [
         "train.kind={name='fomaml', inner_steps=2, inner_lr=0.05, inner_optimizer='adam'}",
@@ -156,6 +169,15 @@ def compare(one: Path, many: Path) -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_two_workers_are_one(alone, of_two, name):
     compare(alone / name, of_two / f"{name}-2")
+
+
+def test_two_workers_begin_with_the_same_heads(alone, of_two):
+    first, other = (
+        json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
+        for run in (alone / "regression", of_two / "regression-2")
+    )
+    assert (first["event"], first["step"]) == ("scores", 0)
+    assert first == other
 
 
 @pytest.mark.slow

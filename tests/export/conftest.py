@@ -18,6 +18,7 @@ kind = "labels"
 labels = ["glad", "tired"]
 text = "text"
 label = "moods"
+head = "linear"
 train = "{folder}/moods.csv"
 dev = "{folder}/moods.csv"
 
@@ -39,6 +40,7 @@ train = "same-train.csv"
 dev = "same-dev.csv"
 adapter = {{ name = "lora", targets = ["query", "key", "value", "output"] }}
 loss = "cross-entropy"
+head = "linear"
 
 [tasks.apart]
 kind = "score"
@@ -61,6 +63,7 @@ label = "score"
 train = "near-train.csv"
 dev = "near-dev.csv"
 loss = "mse"
+head = "linear"
 
 [tasks.shared]
 kind = "score"
@@ -69,6 +72,7 @@ text = ["a", "b"]
 label = "score"
 train = "near-train.csv"
 dev = "near-dev.csv"
+head = "linear"
 """
 
 MOODS = """text,moods

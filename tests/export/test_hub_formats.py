@@ -75,7 +75,7 @@ def test_cross_encoder_of_classes(train_tiny, tmp_path):
     run = train_tiny(
         "encoder.pooling=cls-pooler",
         more='[tasks.kind]\nkind = "classes"\nlabels = ["0", "1"]\ntext = ["a", "b"]\n'
-        'label = "label"\ntrain = "same-train.csv"\ndev = "same-dev.csv"\n',
+        'head = "linear"\nlabel = "label"\ntrain = "same-train.csv"\ndev = "same-dev.csv"\n',
     )
     export(run, tmp_path / "out", form="sentence-transformers", tasks=["kind"])
     model = library.CrossEncoder(str(tmp_path / "out"), device="cpu")

@@ -56,6 +56,18 @@ def test_answers_are_the_runs(both, task, count):
         assert mine.probabilities == pytest.approx(theirs.probabilities, abs=1e-5)
 
 
+def test_heads_that_began_as_a_regression(train_tiny, tmp_path):
+    heads = [f"tasks.{task}.head='regression'" for task in ("mood", "same", "near")]
+    more = ["tasks.same.inputs='apart'", "tasks.near.loss='score-cross-entropy'"]
+    run = train_tiny(*heads, *more, "train.max_steps=2")
+    export(run, tmp_path / "out", form="onnx")
+    both = Predictor.load(run, device="cpu"), plait.load(tmp_path / "out", device="cpu")
+    for task, rows in (("mood", texts(3)), ("same", pairs(3)), ("near", pairs(3))):
+        for theirs, mine in zip(*(model.predict(task, rows) for model in both), strict=True):
+            assert mine.value == pytest.approx(theirs.value, abs=1e-5)
+            assert mine.probabilities == pytest.approx(theirs.probabilities, abs=1e-5)
+
+
 def test_vectors_are_the_runs(both):
     run, model = both
     np.testing.assert_allclose(model.embed(texts(9)), run.embed(texts(9)), atol=1e-5)

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from plait.model.encoder import build_encoder
+from plait.pretrain.contrast import ContrastiveLoss
 from plait.pretrain.mlm import IGNORED, MaskedWords, WordHead, mask_words
 from plait.pretrain.simcse import InfoNCE, ProjectionHead
-from plait.types import Tokens
+from plait.types import TaskSpec, Tokens
 
 # --- SimCSE ------------------------------------------------------------------------------
 
@@ -242,3 +243,16 @@ def test_a_batch_without_a_chosen_word_has_no_loss():
     assert batch.labels.shape == (2, 2, 1)
     loss = MaskedWords(head)(head(torch.randn(2, 5, 16)), batch.labels)
     assert loss.item() == 0.0
+
+
+# --- contrast on labelled rows -----------------------------------------------------------
+
+
+def test_supcon_by_hand():
+    """Two rows of one class at a right angle, and one of another class opposite to the first."""
+    vectors = torch.tensor([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]])
+    spec = TaskSpec(kind="classes", labels=("a", "b"), text="t")
+    found = ContrastiveLoss(spec, 0.5)(vectors, torch.tensor([0, 0, 1]))
+    # Cosines over .5: row 0 has 0 and -2, row 1 has 0 and 0; row 2 has no positive.
+    first, second = math.log(1 + math.exp(-2)), math.log(2)
+    assert found.item() == pytest.approx((first + second) / 2)

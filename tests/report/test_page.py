@@ -28,7 +28,7 @@ from plait.report import plots
 from plait.report.history import History
 from plait.report.page import render, write_report
 from plait.report.plots import Easel, Series, curves
-from plait.report.sections import sureness
+from plait.report.sections import glance, sureness
 from plait.report.style import COLOURS, NUM_SERIES, series_marker, series_role
 from plait.report.subjects import read_subjects
 from plait.training.average import average_runs
@@ -233,6 +233,25 @@ def test_several_runs_and_runs_alone(run, tiny_recipe, tmp_path):
     assert "train.aggregator.name" in page.text
     assert "calibrated" in page.text
     assert "mood and same" in titles(page, "h3")
+
+
+def test_the_best_baseline_stands_beside_the_figure(make_subject, material):
+    """A run of an earlier version has the majority class alone."""
+    table = {"kind": "binary"}
+    answers = ([0, 1, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7], [0.6, 0.4]])
+    old = {"baseline": {"primary": {"same": 0.5}}}
+    new = old | {"baselines": {"same": {"majority class": 0.5, "a regression": 0.75}}}
+    first, second = (
+        str(glance.write(material(make_subject("run", {"same": (table, *answers)}, result=result))))
+        for result in (old, new)
+    )
+    assert "0.500" in first
+    assert "majority class</td>" in first
+    assert "does not beat" not in first
+    assert "a regression</td>" in second
+    assert "<p>same: the model (0.750) does not beat a regression (0.750) on 4 dev rows" in second
+    both = [make_subject(name, {"same": (table, *answers)}, result=new) for name in ("a", "b")]
+    assert " · b</p>" in str(glance.write(material(*both)))
 
 
 def test_an_ensemble_and_an_average(run, tiny_run, tmp_path):

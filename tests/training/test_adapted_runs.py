@@ -186,7 +186,7 @@ def recipe(tmp_path: Path, tiny_encoder_config: dict[str, Any]):
 
     def make(settings: dict[str, Any] | None = None, **given: Any) -> RunConfig:
         task = {"kind": "binary", "text": "text", "label": "label"}
-        task |= {"train": "rows.csv", "dev": "rows.csv"}
+        task |= {"train": "rows.csv", "dev": "rows.csv", "head": "linear"}
         table = {
             "name": "tiny",
             "device": "cpu",

@@ -152,10 +152,20 @@ def test_a_task_alone_is_pre_trained_on_its_own_texts(tiny_recipe):
 def test_a_cut_pre_training_is_shared_out_by_texts(tiny_recipe):
     config = read_recipe(tiny_recipe(), [*WORDS, "stage.words.max_steps=20"])
     amounts = read_all(config)
-    whole, _ = amounts.examples(config, "words")
+    whole = amounts.examples(config, "words")[0]["mlm"]
     for one in plan_alone(config, amounts).values():
-        own, _ = amounts.examples(one.config, "words")
+        own = amounts.examples(one.config, "words")[0]["mlm"]
         assert one.pretraining == round(20 * own / whole)
+
+
+def test_a_contrast_stage_is_shared_out_by_turns(tiny_recipe):
+    tasks = "stage.first={kind='contrast', tasks=['mood', 'same'], epochs=9, max_steps=20}"
+    config = read_recipe(tiny_recipe(), ["stages=['first', 'finetune']", tasks])
+    amounts = read_all(config)
+    joint = plan_run(config, amounts).stages[0]
+    assert list(joint.tasks) == ["contrast-mood", "contrast-same"]
+    alone = plan_alone(config, amounts)
+    assert [one.pretraining for one in alone.values()] == [10, 10, 0]
 
 
 def test_a_small_part_of_a_cut_pre_training_is_an_update(tiny_recipe):

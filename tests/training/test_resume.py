@@ -22,6 +22,13 @@ STEPS = 24  # of the tiny recipe
 
 # --- crashes -----------------------------------------------------------------------------
 
+REGRESSION = [
+    "tasks.mood.head='regression'",
+    "tasks.same.head='regression'",
+    "tasks.near.head='regression'",
+    "tasks.near.loss='score-cross-entropy'",
+]
+
 SCENARIOS = {
     "as it is": [],
     "saved often": ["save_every=2"],
@@ -164,6 +171,23 @@ SCENARIOS = {
         "train.epochs=4",
         "save_every=3",
     ],
+    "heads that begin as a regression": [
+        *REGRESSION,
+        "tasks.same.inputs='apart'",
+        "train.eval_every=5",
+        "save_every=3",
+    ],
+    "contrast, then the tasks": [
+        *REGRESSION,
+        "stages=['contrast', 'finetune']",
+        "stage.contrast.kind='contrast'",
+        "stage.contrast.epochs=3",
+        "stage.contrast.max_steps=8",
+        "train.epochs=1",
+        "train.average=0.9",
+        "save_every=3",
+    ],
+    "a score at the end alone": [*REGRESSION, "train.eval_every='end'", "save_every=3"],
     "by epoch, capped": [
         "train.schedule={name='by-epoch', order=['mood', 'same', 'near', 'mood'], cap=2}",
         "train.epochs=5",

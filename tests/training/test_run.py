@@ -43,7 +43,8 @@ def test_what_a_run_leaves(runs):
 def test_what_scores_json_holds(runs):
     outcome = runs.train("a")
     assert json.loads((outcome.folder / "scores.json").read_text()) == outcome.result
-    assert list(outcome.result) == ["recipe", "steps", "best_step", "seconds", "dev", "baseline"]
+    keys = ["recipe", "steps", "best_step", "seconds", "dev", "baseline", "baselines"]
+    assert list(outcome.result) == keys
     assert outcome.result["recipe"] == "tiny"
     assert outcome.result["steps"] == STEPS
     assert outcome.result["best_step"] in (12, 24)

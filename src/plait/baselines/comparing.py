@@ -47,10 +47,11 @@ def explain_shortfall(
 ) -> str | None:
     """Return a sentence that says that the model does not beat the best baseline, and what to try.
 
-    None if the model beats it, or if there is no baseline. `value` is the model's figure on
+    None if the model beats it or is perfect, or if there is no baseline. `value` is the model's figure on
     `num_rows` dev rows; `joint` says whether other tasks are trained with it.
     """
-    if best is None or (value is not None and value > best[1]):
+    # Nothing is above 1.
+    if best is None or (value is not None and (value > best[1] or value >= 1)):
         return None
     name, least = best
     is_sample = num_rows > MOST_DEV and name != MAJORITY[config.kind]

@@ -23,7 +23,7 @@ EXAMPLES = (
     ),
     (
         "paraphrase",
-        ("Which train goes from Lyon to Turin?", "Which train goes from Turin to Lyon?"),
+        ("How do I renew my passport?", "How much does a new passport cost?"),
     ),
     (
         "similarity",
@@ -51,7 +51,7 @@ def demo(
 ) -> None:
     """Train three small tasks on the sample inside plait.
 
-    The tasks are sentiment, paraphrase and similarity; it takes about two minutes on two
+    The tasks are sentiment, paraphrase and similarity; it takes about three minutes on two
     cores. A second call shows the finished run; one that was stopped goes on where it was.
     """
     from plait.config import read_recipe

@@ -251,9 +251,7 @@ class _Session:
 
     def _measure_baselines(self, data: Data) -> None:
         """Score simple models of each task on dev, for whoever reads the scores."""
-        found = measure(
-            self.parts, data["train"], data["dev"], lambda *place: self.tell("scoring", *place)
-        )
+        found = measure(self.parts, data["train"], data["dev"], self._hear_start)
         self.state.baselines = {
             task: {name: v if math.isfinite(v) else None for name, v in figures.items()}
             for task, figures in found.items()
@@ -375,11 +373,17 @@ class _Session:
         if kinds[-1].pretrains and not data["dev"]:
             return
 
-        def progress(*place: Any) -> None:
-            self.tell("scoring", *place)
-
-        begin_heads(self.parts, tasks, data["train"], progress)
+        begin_heads(self.parts, tasks, data["train"], self._hear_start)
         self.begun = True
+
+    def _hear_start(self, *place: Any) -> None:
+        """Pass on how far the work before the first update is, or end it on Ctrl-C."""
+        self.tell("scoring", *place)
+        if self.interrupted.is_set() and not self.state.total_steps and self.team.size == 1:
+            raise Interrupted(
+                f"stopped before the first update, so nothing is kept. Start over with: "
+                f"{self.command}"
+            )
 
     def _score_start(self, stage: Stage, dev: Mapping[str, Dataset]) -> None:
         """Score dev before the stage's first update; with fitted heads that is a model to beat."""
