@@ -47,8 +47,8 @@ def explain_shortfall(
 ) -> str | None:
     """Return a sentence that says that the model does not beat the best baseline, and what to try.
 
-    None if the model beats it or is perfect, or if there is no baseline. `value` is the model's figure on
-    `num_rows` dev rows; `joint` says whether other tasks are trained with it.
+    None if the model beats it or is perfect, or if there is no baseline. `value` is the model's
+    figure on `num_rows` dev rows; `joint` says whether other tasks are trained with it.
     """
     # Nothing is above 1.
     if best is None or (value is not None and (value > best[1] or value >= 1)):
