@@ -487,9 +487,9 @@ def page(records: Sequence[Record]) -> str:
     header = ["commit", "encoder", "contender", "device", "figures"]
     lines += _table(header, [[*place, str(count)] for place, count in sorted(made.items())])
     lines += [
-        "8b2a7f1 scored dev after each epoch, and fitted pairs to five features with C = 10. 9c7708e",
-        "scores dev at the end, and fits them to three with C = 1. 6850867 divides features by their",
-        "spread first.",
+        "8b2a7f1 scored dev after each epoch, and fitted pairs to five features with C = 10.",
+        "9c7708e scores dev at the end, and fits them to three with C = 1. 6850867 divides the",
+        "features by their spread first.",
         "",
     ]
     for encoder in dict.fromkeys(encoder for encoder, _ in places(records)):
