@@ -453,8 +453,7 @@ has the peers' settings and where their authors recommend them. Lines that a fil
 
 ```console
 $ python benchmarks/defaults.py run --data tasks12 --who plait-fit --out records.jsonl
-$ python benchmarks/defaults.py run --data tasks12 --who plait-fit -o train.lr=2e-5 \\
-    --rule rate --out records.jsonl
+$ python benchmarks/defaults.py run --data tasks12 --who plait-fit -o train.lr=2e-5 --out lr.jsonl
 $ python benchmarks/defaults.py summary records.jsonl
 $ python benchmarks/defaults.py page
 ```
@@ -481,8 +480,9 @@ def page(records: Sequence[Record]) -> str:
     made: dict[tuple[str, ...], int] = defaultdict(int)
     for record in records:
         if record["who"].startswith("plait-") and "error" not in record:
-            version = record["plait"].split()[-1]
-            made[version, record["encoder"], record["who"], record["device"].split(",")[0]] += 1
+            version = record.get("plait", "unknown").split()[-1]
+            device = record.get("device", "unknown").split(",")[0]
+            made[version, record["encoder"], record["who"], device] += 1
     lines += ["## Versions", "", "Which commit of plait made how many of its figures.", ""]
     header = ["commit", "encoder", "contender", "device", "figures"]
     lines += _table(header, [[*place, str(count)] for place, count in sorted(made.items())])

@@ -275,7 +275,7 @@ def test_heads_of_a_run_to_start_from_are_kept(runs):
     weight = begun["heads.task-again.out.weight"].numpy()
     train = freeze(config, "again", "train")
     width = train.first.shape[1]
-    assert not weight[0, : 2 * width].any()
+    assert abs(weight[0, : 2 * width]).max() < 1e-8  # three updates at 1e-9
     bias = begun["heads.task-again.out.bias"].numpy()
     found = expit(train.differences @ weight[0, 2 * width :] + bias)
     by_hand = predict(PAIR_STRENGTH, train.differences, train.labels, train.differences)[:, 1]

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from plait.data import Tokenizer, find_files, find_root
-from plait.errors import DataError, RecipeError, RunError
+from plait.errors import DataError, EncoderError, RecipeError, RunError
 from plait.losses import DEFAULT_LOSSES
 from plait.model.encoder import build_encoder
 from plait.model.sources import find_encoder
@@ -153,7 +153,11 @@ def find_width(config: RunConfig) -> int:
     if started is not None and started.is_file():
         path = started
     else:
-        path = find_encoder(source.source, revision=source.revision, sha256=source.sha256).config
+        try:
+            files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
+        except EncoderError:  # whoever needs the encoder says what is wrong with it
+            return 0
+        path = files.config
     shape = json.loads(path.read_text(encoding="utf-8"))
     return int(shape.get("hidden_size") or shape.get("dim") or shape.get("d_model") or 0)
 
