@@ -443,8 +443,8 @@ scores. *8c* is 8 rows a class (64 rows of a task with a score), *300* is 300 ra
 has a difference where the 95% interval over tasks does not contain 0.
 """
 
-PEERS = """The mean of plait without settings less the peer's, over the tasks that both have (in
-brackets how many). *s* is the peer's seconds a training.
+PEERS = """The mean of plait without settings, then the peer's, over the tasks and seeds that both
+have; in brackets the number of tasks. *s* is the peer's seconds a training.
 """
 
 BELOW = """*baseline* is the mean of each task's best simple baseline. *below it* counts the tasks
@@ -552,7 +552,7 @@ def _changes(records: Iterable[Record]) -> list[list[str]]:
 
 
 def _against(table: Mapping[str, Any], encoder: str, ours: Sequence[str]) -> list[list[str]]:
-    """Return a line per size and peer: plait's means less the peer's, on the tasks of both."""
+    """Return a line per size and peer: both means, on the tasks and seeds that both have."""
     lines = []
     for size in SIZES:
         for peer, cells in sorted(table.items()):
@@ -566,9 +566,21 @@ def _against(table: Mapping[str, Any], encoder: str, ours: Sequence[str]) -> lis
             ]
             for who in ours:
                 own = {c[2]: s for c, s in table[who].items() if c[:2] == (encoder, size)}
-                pairs = [(own[c[2]], s) for c, s in theirs.items() if c[2] in own]
-                gap = mean(score_of(a) - score_of(b) for a, b in pairs) if pairs else 0.0
-                line.append(f"{signed(gap)} ({len(pairs)})" if pairs else "")
+                shared = [
+                    [
+                        (own[c[2]][seed]["score"], s[seed]["score"])
+                        for seed in s
+                        if seed in own[c[2]]
+                    ]
+                    for c, s in theirs.items()
+                    if c[2] in own
+                ]
+                both = [[mean(side) for side in zip(*some, strict=True)] for some in shared if some]
+                if not both:
+                    line.append("")
+                    continue
+                mine, peers = (mean(side) for side in zip(*both, strict=True))
+                line.append(f"{shown(mine)}, {shown(peers)} ({len(both)})")
             lines.append(line)
     return lines
 

@@ -27,9 +27,9 @@ ONE_SCORE = 2_000
 EPOCHS = ((500, 10), (1_000, 6), (10_000, 4), (20_000, 3))
 """Training rows of the largest task up to which so many epochs are made; 2 beyond."""
 NARROW = 512
-"""Width of an encoder up to which the high rate was measured; beyond, it is the literature's."""
+"""Encoder width up to which the high rate was measured; wider ones get the usual rate."""
 IMBALANCED = 0.8
-"""Part of the training rows of one class from which on accuracy says little."""
+"""Share of the most frequent class from which macro F1 replaces accuracy."""
 UNEQUAL = 4
 """Times the smallest task's rows that the largest may have for turns to be shared equally."""
 LENGTHS = (64, 128, 256)
@@ -42,12 +42,12 @@ RULES = {
     "rate": "The encoder's rate is 1e-4 up to a width of 512, else 5e-5; that of heads is 1e-3.",
     "epochs": "The more rows the largest task has, the fewer epochs: 10 to 2; batches of 16.",
     "contrast": "With fewer than 64 rows a class, 50 updates a task of contrast come first.",
-    "names": "The names of classes are texts of theirs in that stage, where they are words.",
+    "names": "In that stage the name of a class, if made of words, is one more text of the class.",
     "pairs": "The texts of a pair are read apart; together from 3,000 rows on, 10,000 of a score.",
     "one-score": "Up to 2,000 rows, dev is scored before and after training, not in between.",
     "schedule": "Tasks take turns; where one is over four times another, by the root of its size.",
 }
-"""What docs/defaults.md lists the measurements by."""
+"""One sentence a rule; docs/defaults.md groups its measurements by these ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class Facts:
     """Classes or labels; 0 for a score."""
     is_pair: bool = False
     largest: float = 0.0
-    """Part of the training rows that the most frequent class has; 0 where nobody counted."""
+    """Share of the training rows in the most frequent class; 0 if unknown."""
     trains_encoder: bool = True
     """False for a task with touch_encoder = false."""
     differs: bool = True
     """False where all training rows are known to have the same label."""
     tokens: int = 0
-    """Tokens that 95 of 100 inputs have at most; 0 where nobody counted."""
+    """95th percentile of the inputs' length in tokens; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +220,8 @@ def complete(
     """Return a recipe with what it leaves out, and the choices made, for an encoder of a width.
 
     A task with a `head` keeps what it says and the plain defaults. `head_lr` is chosen with `lr`:
-    where that is set, heads have the same rate unless the recipe says otherwise. So is `eval_every`
-    with `epochs`, and never where early stopping waits for scores.
+    if the recipe sets `lr`, heads use that rate too. `eval_every` is chosen with `epochs`, unless
+    the recipe uses early stopping.
     """
     known = [facts[name] for name in config.trained_tasks if name in facts]
     open_tasks, open_keys = set(_open_tasks(config)), set(_open_training(config))
@@ -273,7 +273,7 @@ def _can_begin(config: RunConfig, name: str) -> bool:
 
 
 FITTED = ("cross-entropy", "bce", "label-bce", "score-cross-entropy", "mse")
-"""Losses with a regression that a head can begin as; who names another chooses the head as well."""
+"""Losses with a regression that a head can begin as; other losses keep the default head."""
 TASK = ("head", "inputs", "metric")
 TRAINING = ["epochs", "batch_size", "lr", "head_lr", "warmup", "decay", "schedule", "eval_every"]
 
@@ -281,7 +281,7 @@ TRAINING = ["epochs", "batch_size", "lr", "head_lr", "warmup", "decay", "schedul
 def _open_training(config: RunConfig) -> list[str]:
     """Return the keys of [train], and the stages, that the recipe leaves out."""
     if config.stages != ("finetune",) or config.train.kind["name"] != "finetune":
-        return []  # who writes stages sets what they need
+        return []  # a recipe with stages of its own keeps the plain defaults
     given = config.train.model_fields_set
     keys = [key for key in TRAINING if key not in given]
     if "lr" in given and "head_lr" in keys:

@@ -92,7 +92,7 @@ def test_the_page_and_the_summary_of_some_records():
     assert found["plait-fit"]["furthest"] == "topic -.300"
     page = defaults.page(some)
     assert "| rate | plait-fit train.lr=1e-4 | packaged | 8c | 1 | 2 | +.150 |" in page
-    assert "| 8c | tfidf | 1.0 | -.300 (1) |" in page
+    assert "| 8c | tfidf | 1.0 | .450, .750 (1) |" in page
 
 
 def test_the_last_record_that_has_a_score_counts(tmp_path):

@@ -308,7 +308,7 @@ def _find_cache_file(parts: Parts, name: str, train: Dataset, dev: Dataset) -> P
 
 
 def _read(path: Path, names: Sequence[str]) -> dict[str, float] | None:
-    """Return the figures in a cache file; None where there is none, or where it is damaged."""
+    """Return the figures in a cache file; None if it is missing or damaged."""
     try:
         values = json.loads(path.read_bytes())
         if list(values) != list(names):

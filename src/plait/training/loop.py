@@ -70,7 +70,7 @@ class TrainState:
     begun: list[str] = field(default_factory=list)
     """Tasks whose heads are fitted before training, not taken from another run."""
     baselines: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    """Dev figures of simple models of each task, by name; None where there is none."""
+    """Dev figures of each task's baselines, by name; None for an undefined figure."""
     before: dict[str, float] = field(default_factory=dict)
     """Dev figures before the first update of tasks that another run had trained."""
     seconds: float = 0.0
