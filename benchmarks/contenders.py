@@ -183,7 +183,7 @@ def train_drafts(
     The draft holds out its own dev rows from the training rows, as for a user with one file a task.
     """
     import plait
-    from plait.draft import Request, draft_recipe
+    from plait.analysis.draft import Request, draft_recipe
 
     one = setups[0]
     files = [
@@ -460,8 +460,8 @@ CONTENDERS: dict[str, Callable[[Setup, Sequence[Row]], tuple[Answer, Notes]]] = 
 
 def prepare(who: str) -> None:
     """Import what a contender needs and wake the GPU, which is no part of its training time."""
-    import plait.draft
-    import plait.estimator  # noqa: F401
+    import plait.analysis.draft
+    import plait.training.estimator  # noqa: F401
 
     if who in ("setfit", "transformers", "frozen"):
         from transformers import AutoModel, AutoModelForSequenceClassification  # noqa: F401

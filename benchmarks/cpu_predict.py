@@ -139,8 +139,8 @@ def save_for_hub(run: Path, task: str, folder: Path, max_length: int) -> None:
     import transformers
     from safetensors.torch import load_file
 
+    from plait.inference.folders import RunFolder
     from plait.model.encoder import build_encoder
-    from plait.training.folder import RunFolder
 
     files = RunFolder(run)
     encoder = build_encoder(files.read_json(files.encoder), "bert")

@@ -21,10 +21,11 @@ import records
 
 from plait.config import read_recipe
 from plait.data import Tokenizer
+from plait.data.loading import load_data
 from plait.model.sources import find_encoder
-from plait.training.build import build, load_data
+from plait.training.build import build
 from plait.training.loop import TrainState, run_stage
-from plait.training.stages import build_stage
+from plait.training.plan import build_stage
 
 
 def main() -> None:
@@ -131,7 +132,7 @@ def tokenised(config, tokenizer: Tokenizer) -> list[dict[str, object]]:
     """Return plait's own inputs as rows for a Trainer's collator, which pads them."""
     import torch
 
-    from plait.training.build import build_collator
+    from plait.inference.build import build_collator
 
     dataset = load_data(config, tokenizer, "train")["paraphrase"]
     collator, spec = build_collator(config, tokenizer), config.tasks["paraphrase"]

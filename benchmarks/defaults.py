@@ -428,9 +428,10 @@ def summarise(given: argparse.Namespace) -> None:
 
 TOP = """# What the defaults rest on
 
-plait chooses what a recipe leaves out (`plait.choose`). This page has the measurements behind each
-choice, those of settings that did not help, and plait without settings beside simple baselines and
-peers: twelve public tasks, cut to training sets of several sizes; every figure is of all dev rows.
+plait chooses what a recipe leaves out (`plait.config.choose`). This page has the
+measurements behind each choice, those of settings that did not help, and plait without settings
+beside simple baselines and peers: twelve public tasks, cut to training sets of several sizes; every
+figure is of all dev rows.
 They are Emotion (*feeling*), StackOverflow titles (*library*), SMS Spam Collection (*spam*),
 customer reviews (*opinion*), MPQA (*polarity*), HWU64 (*assistant*), SemEval 2016 task 6
 (*stance*), EmoBank (*valence*), CompLex (*difficulty*), GoEmotions (*reactions*), SNLI (*follows*)
@@ -467,7 +468,7 @@ $ python benchmarks/defaults.py page
 
 
 def page(records: Sequence[Record]) -> str:
-    """Return the whole page, which follows from the records and the rules of plait.choose."""
+    """Return the page, from the records and the rules of plait.config.choose."""
     lines = ["<!-- Made by `python benchmarks/defaults.py page`; do not edit. -->", "", TOP]
     changes = _changes(records)
     if rules := _rules():
@@ -513,7 +514,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _rules() -> dict[str, str]:
-    """Return the rules of plait.choose: RULES has a sentence, or what has a `why`, by id."""
+    """Return the rules of plait.config.choose: RULES has a sentence, or what has a `why`, by id."""
     try:
         from plait import choose
     except ImportError:
@@ -609,7 +610,7 @@ def main() -> None:
     one.add_argument("--seeds", default="1,2,3")
     one.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
     one.add_argument("--name", help="named settings of contenders.py (commas), or a name of yours")
-    one.add_argument("--rule", help="id of the rule in plait.choose that this measures")
+    one.add_argument("--rule", help="id of the rule in plait.config.choose that this measures")
     one.add_argument("-o", dest="override", action="append", default=[], metavar="KEY=VALUE")
     one.add_argument("--jobs", type=int, default=1, help="processes")
     one.add_argument("--seconds", type=float, default=1e9, help="no job begins after them")

@@ -19,7 +19,7 @@ import numpy as np
 from records import hardware, versions
 
 import plait
-from plait.explanation import leave, split_parts
+from plait.analysis.explanation import leave, split_parts
 
 MOST = 3
 FEWEST_WORDS = 6

@@ -22,9 +22,10 @@ from steps import begin, clear, describe, peak, publish, run_settings, tick, tim
 
 import plait
 from plait.config import RunConfig, read_recipe
-from plait.training.build import build, load_data, load_named_texts
+from plait.data.loading import load_data
+from plait.training.build import build, load_named_texts
 from plait.training.listeners import Listener
-from plait.training.stages import build_stage, drop_heads
+from plait.training.plan import build_stage, drop_heads
 
 
 def main() -> None:

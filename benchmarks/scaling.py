@@ -76,7 +76,8 @@ def start(workers: int, batch_size: int, args: argparse.Namespace) -> dict[str, 
 
 def work(args: argparse.Namespace) -> None:
     """Train a few updates, alone or as one of a team, and print their seconds."""
-    from plait.distributed import ALONE, find_launch, joined
+    from plait.scale.launch import find_launch, joined
+    from plait.training.team import ALONE
 
     launch = find_launch()
     if launch is None:
@@ -94,9 +95,10 @@ def work(args: argparse.Namespace) -> None:
 def time_updates(args: argparse.Namespace, team: Any) -> dict[str, Any]:
     """Return the seconds of each update but the first, by the clock and on the CPU."""
     from plait.config import read_recipe
-    from plait.training.build import build, load_data
+    from plait.data.loading import load_data
+    from plait.training.build import build
     from plait.training.loop import TrainState, run_stage
-    from plait.training.stages import build_stage
+    from plait.training.plan import build_stage
 
     settings = [f"encoder.source={args.encoder}", "device=cpu", 'train.tasks=["paraphrase"]']
     config = read_recipe("demo", [*settings, f"train.batch_size={args.batch_size}"])

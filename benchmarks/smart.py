@@ -20,14 +20,15 @@ import torch
 from torch.nn import functional as F
 
 from plait.config import read_recipe
+from plait.data.loading import load_data
+from plait.methods.regularizers import REGULARIZERS
+from plait.methods.regularizers.divergences import inner_distance, last_distance
+from plait.methods.regularizers.passes import in_fp32, without_dropout
+from plait.methods.regularizers.smart import SMART
 from plait.model.multitask import Group
-from plait.regularizers import REGULARIZERS
-from plait.regularizers.divergences import inner_distance, last_distance
-from plait.regularizers.passes import in_fp32, without_dropout
-from plait.regularizers.smart import SMART
-from plait.training.build import build, load_data
+from plait.training.build import build
 from plait.training.loop import Cursor, TrainState, run_stage
-from plait.training.stages import build_stage
+from plait.training.plan import build_stage
 
 
 def look(regularizer, model, task, batch, loss, *, dropout: bool) -> dict[str, float]:

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 
 from plait.config import RunConfig
-from plait.training.build import build, load_data
+from plait.data.loading import load_data
+from plait.training.build import build
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage
-from plait.training.stages import build_stage
+from plait.training.plan import build_stage
 
 NUM_WINDOWS = 7
 PEER_WARM_UP = 10

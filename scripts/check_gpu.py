@@ -27,19 +27,20 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "model"))
 from encoders import write_encoder
 from interpreted_kernels import mix_rows, table_factors
 
-from plait.aggregators.base import inner_products, weighted_sum
 from plait.config import read_recipe
 from plait.data import Parcel
+from plait.data.loading import load_data
+from plait.methods.aggregators.base import inner_products, weighted_sum
 from plait.model.dense import Dense
 from plait.model.encoder import load_encoder
 from plait.model.kernels import attend, usable
 from plait.model.products import BOUND, compare_products
 from plait.model.sources import find_encoder
-from plait.training.build import Parts, build, load_data
+from plait.training.build import Parts, build
 from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from plait.training.graphs import Graphs
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage
-from plait.training.stages import build_stage
+from plait.training.plan import build_stage
 from plait.types import Tokens
 
 TOGETHER = "train.schedule={name='round-robin', together=true}"

@@ -32,16 +32,16 @@ WIDTH = 80
 
 # Family -> where its registry and its contract are.
 CONTRACTS = {
-    "schedule": ("plait.schedules", "SCHEDULES", "Schedule"),
-    "loss": ("plait.losses", "LOSSES", "Loss"),
+    "schedule": ("plait.methods.schedules", "SCHEDULES", "Schedule"),
+    "loss": ("plait.methods.losses", "LOSSES", "Loss"),
     "head": ("plait.model.heads", "HEADS", "Head"),
-    "aggregator": ("plait.aggregators", "AGGREGATORS", "Aggregator"),
-    "weighting": ("plait.weighting", "WEIGHTINGS", "Weighting"),
-    "regularizer": ("plait.regularizers", "REGULARIZERS", "Regularizer"),
+    "aggregator": ("plait.methods.aggregators", "AGGREGATORS", "Aggregator"),
+    "weighting": ("plait.methods.weighting", "WEIGHTINGS", "Weighting"),
+    "regularizer": ("plait.methods.regularizers", "REGULARIZERS", "Regularizer"),
     "adapter": ("plait.model.adapters", "ADAPTERS", "Adapter"),
     "architecture": ("plait.model.encoder", "ARCHITECTURES", "Architecture"),
     "augmentation": ("plait.data.augmentations", "AUGMENTATIONS", "Augmentation"),
-    "stage-kind": ("plait.pretrain", "STAGE_KINDS", "StageKind"),
+    "stage-kind": ("plait.training.stages", "STAGE_KINDS", "StageKind"),
     "listener": ("plait.training.listeners", "LISTENERS", "Listener"),
 }
 
@@ -65,10 +65,10 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
 # What the public functions give back, besides the public names themselves.
 RETURNED = [
     ("plait.training.run", "Outcome"),
-    ("plait.answers.stream", "FileAnswers"),
-    ("plait.thresholds", "Threshold"),
-    ("plait.evaluate", "Scores"),
-    ("plait.evaluate", "TaskScores"),
+    ("plait.inference.answers.stream", "FileAnswers"),
+    ("plait.inference.thresholds", "Threshold"),
+    ("plait.tasks.metrics", "Scores"),
+    ("plait.tasks.metrics", "TaskScores"),
 ]
 
 

@@ -19,10 +19,11 @@ import numpy as np
 
 from plait.config import read_recipe
 from plait.data import Dataset, Tokenizer, find_implied
-from plait.evaluate import score_answers
-from plait.intervals import draw_figures, take_middle
+from plait.data.loading import load_data
+from plait.inference.build import build_tasks
+from plait.inference.intervals import draw_figures, take_middle
+from plait.inference.scoring import score_answers
 from plait.model.sources import find_encoder
-from plait.training.build import build_tasks, load_data
 
 FOLDER = Path(__file__).parents[1] / "results" / "best"
 DRAWS = 1000

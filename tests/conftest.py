@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from csv_rows import write_rows
 from plait.config import read_recipe
 from plait.data import Tokenizer
-from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES
 from plait.model.adapters import ADAPTERS
 from plait.model.encoder import build_encoder, hub_weights
 from plait.model.heads import HEADS

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plait import TextClassifier, TextRegressor, load
+from plait.analysis.draft import Draft, Request, draft_recipe
 from plait.config import RunConfig, read_recipe
 from plait.config.reading import resolve
-from plait.draft import Draft, Request, draft_recipe
 from plait.errors import DataError, PlaitError, UsageError
-from plait.runs import train
 from plait.training.listeners import Listener
+from plait.training.runs import train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ import pytest
 
 import plait
 from plait.config import read_recipe
-from plait.ensemble import make_ensemble
 from plait.fewshot import draw_rows, measure_few_shot
+from plait.inference.ensemble import make_ensemble
 from plait.types import TaskSpec
 
 SIGNS = {"glad": ("happy", "bright"), "tired": ("dull", "weak"), "calm": ("mild", "plain")}

@@ -12,17 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from csv_rows import read_rows
-from plait.audit import audit
-from plait.audit.changes import find_typical, measure_changes
-from plait.card import make_card
+from plait.analysis.audit import audit
+from plait.analysis.audit.changes import find_typical, measure_changes
+from plait.analysis.mistakes import compare, judge
+from plait.analysis.report.page import write_report
 from plait.cli import main
 from plait.config import read_recipe
-from plait.ensemble import load, make_ensemble
 from plait.errors import UsageError
-from plait.estimator import TextClassifier
-from plait.fitting.calibrate import calibrate
-from plait.mistakes import compare, judge
-from plait.report.page import write_report
+from plait.inference.card import make_card
+from plait.inference.ensemble import load, make_ensemble
+from plait.inference.fitting.calibrate import calibrate
+from plait.training.estimator import TextClassifier
 from plait.training.run import train
 from plait.types import TaskSpec
 

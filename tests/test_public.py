@@ -39,7 +39,7 @@ def test_an_unknown_name():
 
 
 def test_train_is_the_function():
-    from plait.runs import train
+    from plait.training.runs import train
 
     assert plait.train is train
 

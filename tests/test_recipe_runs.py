@@ -12,10 +12,10 @@ import plait
 from csv_rows import read_rows, write_rows
 from plait.config import lists_members, read_ensemble, read_recipe
 from plait.errors import RecipeError, RunError, UsageError
-from plait.fitting import calibrate as fitting
-from plait.fitting.calibrate import calibrate
-from plait.runs import train_ensemble
+from plait.inference.fitting import calibrate as fitting
+from plait.inference.fitting.calibrate import calibrate
 from plait.training.listeners import Listener
+from plait.training.runs import train_ensemble
 
 
 @pytest.fixture

@@ -256,8 +256,8 @@ def test_a_plugin_is_a_python_file(tmp_path: Path):
 
 def test_an_inherited_setting_is_looked_up_where_it_was_written():
     # `Variant` is a word of the base's module alone.
-    from plait.regularizers import REGULARIZERS
+    from plait.methods.regularizers import REGULARIZERS
 
     settings = {s.name: s for s in REGULARIZERS.settings("smart")}
     assert typing.get_args(settings["variant"].annotation) == (0, 1, 2)
-    assert not hasattr(sys.modules["plait.regularizers.smart"], "Variant")
+    assert not hasattr(sys.modules["plait.methods.regularizers.smart"], "Variant")

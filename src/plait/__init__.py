@@ -12,15 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from plait.analysis.explanation import explain as explain
     from plait.config import read_recipe as read_recipe
-    from plait.ensemble import Ensemble as Ensemble
-    from plait.ensemble import load as load
     from plait.errors import PlaitError as PlaitError
-    from plait.estimator import TextClassifier as TextClassifier
-    from plait.estimator import TextRegressor as TextRegressor
-    from plait.explanation import explain as explain
-    from plait.predict import Predictor as Predictor
-    from plait.runs import train as train
+    from plait.inference.ensemble import Ensemble as Ensemble
+    from plait.inference.ensemble import load as load
+    from plait.inference.predictor import Predictor as Predictor
+    from plait.training.estimator import TextClassifier as TextClassifier
+    from plait.training.estimator import TextRegressor as TextRegressor
+    from plait.training.runs import train as train
     from plait.types import Prediction as Prediction
 
 __version__ = "0.1.0"
@@ -28,16 +28,16 @@ __version__ = "0.1.0"
 # Where each public name lives. They are imported on first use, so that `plait --help`
 # does not wait for torch.
 _HOMES = {
-    "Ensemble": "plait.ensemble",
+    "Ensemble": "plait.inference.ensemble",
     "PlaitError": "plait.errors",
     "Prediction": "plait.types",
-    "Predictor": "plait.predict",
-    "TextClassifier": "plait.estimator",
-    "TextRegressor": "plait.estimator",
-    "explain": "plait.explanation",
-    "load": "plait.ensemble",
+    "Predictor": "plait.inference.predictor",
+    "TextClassifier": "plait.training.estimator",
+    "TextRegressor": "plait.training.estimator",
+    "explain": "plait.analysis.explanation",
+    "load": "plait.inference.ensemble",
     "read_recipe": "plait.config",
-    "train": "plait.runs",
+    "train": "plait.training.runs",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from plait.cli.display import Display
-from plait.predict import Predictor
+from plait.inference.predictor import Predictor
 
 
 def line_of(out: str, task: str) -> list[str]:

@@ -14,10 +14,10 @@ import pytest
 import tomli_w
 
 from csv_rows import read_rows, write_rows
-from plait.calibration import fit, halves
-from plait.ensemble import load
-from plait.fitting.answers import answer_left_out
-from plait.predict import Predictor
+from plait.inference.calibration import fit, halves
+from plait.inference.ensemble import load
+from plait.inference.fitting.answers import answer_left_out
+from plait.inference.predictor import Predictor
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ def test_rows_that_several_left_out_are_in_one_half(plait, run, folds, tmp_path)
 
 
 def test_a_task_of_which_nobody_left_rows_out_is_told(plait, run, folds, monkeypatch):
-    from plait.fitting import calibrate
+    from plait.inference.fitting import calibrate
 
     def without(*args, **options):
         model, answers = answer_left_out(*args, **options)

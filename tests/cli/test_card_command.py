@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from plait.card import make_card
+from plait.inference.card import make_card
 
 
 def test_it_is_printed(plait, trained):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from plait.cli import display as module
 from plait.cli.display import Display, figure, make_console, print_table, shorten
-from plait.evaluate import Scores
+from plait.inference.scoring import Scores
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from plait.ensemble import Ensemble
-from plait.predict import Predictor
+from plait.inference.ensemble import Ensemble
+from plait.inference.predictor import Predictor
 
 
 @pytest.fixture

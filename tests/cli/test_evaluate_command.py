@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from plait.cli.evaluate import _class_rows
-from plait.evaluate import score_task
-from plait.predict import Predictor
+from plait.inference.predictor import Predictor
+from plait.tasks.metrics import score_task
 from plait.types import TaskSpec
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from plait.cli.jobs import Overview
-from plait.engines.running import Place
+from plait.scale.running import Place
 
 
 def test_once_a_minute_all_runs_that_have_told_are_spoken_of(monkeypatch):

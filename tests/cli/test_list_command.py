@@ -9,7 +9,7 @@ from plait.config import list_recipes
 from plait.registry import FAMILIES
 
 PLUGIN = '''
-from plait.schedules import SCHEDULES
+from plait.methods.schedules import SCHEDULES
 
 
 @SCHEDULES.register("cli-test")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from plait.ensemble import Ensemble
+from plait.inference.ensemble import Ensemble
 
 
 @pytest.fixture

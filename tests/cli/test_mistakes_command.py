@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from csv_rows import read_rows
+from plait.analysis.mistakes.finding import Mistake, Row
+from plait.analysis.mistakes.neighbours import Neighbour
 from plait.cli.mistakes import _show_mistake, _show_text
 from plait.data.split import Place
-from plait.mistakes.finding import Mistake, Row
-from plait.mistakes.neighbours import Neighbour
 
 
 def test_all_tasks_on_one_screen(plait, trained):

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from plait.answers import journal, stream
 from plait.cli.display import Display
 from plait.data import Records
-from plait.predict import Predictor
-from plait.training.folder import RunFolder
+from plait.inference.answers import journal, stream
+from plait.inference.folders import RunFolder
+from plait.inference.predictor import Predictor
 
 TEXTS = ["the film was great .", "the book was awful .", "the meal, plain .", 'a "sad" song']
 

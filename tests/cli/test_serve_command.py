@@ -70,7 +70,7 @@ def test_what_is_not_installed_is_named(plait, trained, monkeypatch):
             raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
         return real(name, *rest)
 
-    monkeypatch.delitem(sys.modules, "plait.web.server", raising=False)
+    monkeypatch.delitem(sys.modules, "plait.serve.server", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     done = plait("serve", trained)
     assert "needs uvicorn, which is not installed: pip install 'plait[serve]'" in done.complaint()

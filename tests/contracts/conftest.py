@@ -13,16 +13,9 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-import plait.aggregators
-import plait.data.augmentations
-import plait.model.adapters
-import plait.model.heads
-import plait.pretrain
-import plait.regularizers
-import plait.weighting  # noqa: F401
-from plait.losses import LOSSES
+from plait.methods.losses import LOSSES
+from plait.methods.schedules import SCHEDULES, Sampled
 from plait.registry import FAMILIES
-from plait.schedules import SCHEDULES, Sampled
 from plait.types import TaskSpec
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from plait.aggregators import AGGREGATORS, Aggregator
 from plait.errors import RecipeError
+from plait.methods.aggregators import AGGREGATORS, Aggregator
 
 # The paper wants its answer to be of one length, whatever the gradients'.
 UNSCALED = {"nash-mtl"}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from plait.errors import RecipeError
-from plait.losses import DEFAULT_LOSSES, LOSSES, CosineMSE, Loss, MeanSquaredError
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES, CosineMSE, Loss, MeanSquaredError
 from plait.model.heads import HEADS
 from plait.types import TaskSpec
 

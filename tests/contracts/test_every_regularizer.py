@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from plait.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.methods.regularizers import REGULARIZERS, Regularizer
 from plait.model.multitask import MultitaskModel
-from plait.regularizers import REGULARIZERS, Regularizer
 
 each_precision = pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf16"])
 

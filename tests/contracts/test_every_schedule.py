@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from plait.schedules import SCHEDULES, Sampled, Schedule, Size
+from plait.methods.schedules import SCHEDULES, Sampled, Schedule, Size
 
 
 def sizes_for(table: dict[str, Any]) -> st.SearchStrategy[dict[str, Size]]:

@@ -8,8 +8,9 @@ import torch
 
 from plait.config import read_recipe
 from plait.data import Dataset
-from plait.pretrain import STAGE_KINDS, Material
-from plait.training.build import build, load_data
+from plait.data.loading import load_data
+from plait.training.build import build
+from plait.training.stages import STAGE_KINDS, Material
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from plait.weighting import WEIGHTINGS, Weighting
+from plait.methods.weighting import WEIGHTINGS, Weighting
 
 CPU = torch.device("cpu")
 TASKS = ("a", "b", "c")

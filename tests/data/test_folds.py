@@ -6,9 +6,9 @@ import pytest
 
 from plait.config import read_recipe
 from plait.data import Tokenizer
+from plait.data.loading import load_data
 from plait.errors import DataError, RecipeError
 from plait.model.sources import find_encoder
-from plait.training.build import load_data
 
 
 def load(recipe, split, *overrides):

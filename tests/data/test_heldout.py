@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from plait.card import make_card
 from plait.config import RunConfig
 from plait.config.checking import validate
 from plait.data import Dataset, find_held_out
 from plait.data.split import Split
 from plait.errors import DataError, RecipeError
+from plait.inference.card import make_card
 from plait.training.holding import find_missing
 
 FILES = {

@@ -24,11 +24,12 @@ from doc_blocks import (
 )
 
 import plait
-from plait.audit import read_own
+from plait.analysis.audit import read_own
 from plait.cli import app
 from plait.config import list_recipes, read_ensemble, read_recipe
+from plait.inference.build import build_tasks
 from plait.registry import FAMILIES
-from plait.training.build import build_tasks, check_parts
+from plait.training.build import check_parts
 
 COMMANDS = typer.main.get_command(app).commands
 SHOWN = [command for block in every_block("console") for command in plait_commands(block)]
@@ -106,7 +107,7 @@ def test_every_variable_of_the_environment_is_explained():
 
 
 def test_the_readme_shows_every_file_of_a_run():
-    drawn = (ROOT / "src/plait/training/folder.py").read_text(encoding="utf-8")
+    drawn = (ROOT / "src/plait/inference/folders.py").read_text(encoding="utf-8")
     files = re.findall(r"^([a-z]+(?:\.\w+|/))", drawn.split('"""')[1], flags=re.M)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(files) > 7

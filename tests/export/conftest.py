@@ -9,7 +9,7 @@ import pytest
 
 from plait.config import read_recipe
 from plait.export.run import export
-from plait.fitting.calibrate import calibrate
+from plait.inference.fitting.calibrate import calibrate
 from plait.training.run import train
 
 MORE_TASKS = """

@@ -14,9 +14,9 @@ import plait
 from plait.errors import RunError, UsageError
 from plait.export.hf import classify
 from plait.export.run import export
-from plait.fitting.calibrate import calibrate
-from plait.losses import CrossEntropy
-from plait.predict import Predictor
+from plait.inference.fitting.calibrate import calibrate
+from plait.inference.predictor import Predictor
+from plait.methods.losses import CrossEntropy
 
 LONG = " ".join(["the film was very great and it is not dull ."] * 6)
 TEXTS = ["the film was great .", "awful", "a lovely walk , and the story was not dull !", LONG]

@@ -11,15 +11,15 @@ import pytest
 import torch
 
 import plait
-from plait.calibration import Scaling
 from plait.config import read_recipe
-from plait.ensemble import make_ensemble
 from plait.errors import EncoderError, RunError, UsageError
 from plait.export.onnx import INPUTS, _Answers
 from plait.export.run import export
-from plait.export.runtime import ExportedModel
+from plait.inference.calibration import Scaling
+from plait.inference.ensemble import make_ensemble
+from plait.inference.exported import ExportedModel
+from plait.inference.predictor import Predictor
 from plait.model.heads import LinearHead
-from plait.predict import Predictor
 from plait.training.run import train
 
 pytest.importorskip("onnxruntime")
@@ -168,7 +168,7 @@ def test_some_tasks_alone(rich_run, tmp_path):
 
 
 def test_an_export_can_be_calibrated_again(exported, tmp_path):
-    from plait.fitting.calibrate import calibrate
+    from plait.inference.fitting.calibrate import calibrate
 
     place = shutil.copytree(exported, tmp_path / "copy")
     found = calibrate(place, device="cpu")["mood"].scaling

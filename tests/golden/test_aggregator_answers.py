@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from plait.aggregators import AGGREGATORS
-from plait.aggregators.pcgrad import PCGrad
-from plait.aggregators.sum import Sum
+from plait.methods.aggregators import AGGREGATORS
+from plait.methods.aggregators.pcgrad import PCGrad
+from plait.methods.aggregators.sum import Sum
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from plait.losses import DEFAULT_LOSSES, LOSSES
-from plait.pretrain.distill import Distilled
-from plait.regularizers.divergences import symmetric_kl
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.regularizers.divergences import symmetric_kl
+from plait.training.stages.distill import Distilled
 from plait.types import TaskSpec
 
 CLASSES = TaskSpec(kind="classes", labels=("a", "b"), text=("text",))

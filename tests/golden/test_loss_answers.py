@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from plait.errors import RecipeError
-from plait.losses import LOSSES, Loss
+from plait.methods.losses import LOSSES, Loss
 from plait.types import TaskSpec
 
 CLASSES = TaskSpec(kind="classes", labels=("a", "b", "c"), text=("text",))

@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from plait.aggregators import AGGREGATORS
 from plait.config import StageConfig
-from plait.losses import DEFAULT_LOSSES, LOSSES
-from plait.pretrain.meta import FOMAML, Reptile
-from plait.regularizers import Regularizer
+from plait.methods.aggregators import AGGREGATORS
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.regularizers import Regularizer
+from plait.methods.weighting import Fixed
 from plait.training.meta import FOMAMLStep, ReptileStep, build_outer_optimizer
 from plait.training.optimizer import build_optimizer, freeze, set_rate
+from plait.training.stages.meta import FOMAML, Reptile
 from plait.training.step import Step, TaskParts
 from plait.types import Batch, Tokens
-from plait.weighting import Fixed
 
 # --- two parameters: a shared w and a head's h, outputs w h x ----------------------------
 

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 
 from plait.model.encoder import build_encoder
-from plait.pretrain.contrast import ContrastiveLoss
-from plait.pretrain.mlm import IGNORED, MaskedWords, WordHead, mask_words
-from plait.pretrain.simcse import InfoNCE, ProjectionHead
+from plait.training.stages.contrast import ContrastiveLoss
+from plait.training.stages.mlm import IGNORED, MaskedWords, WordHead, mask_words
+from plait.training.stages.simcse import InfoNCE, ProjectionHead
 from plait.types import TaskSpec, Tokens
 
 # --- SimCSE ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from plait.errors import RecipeError
-from plait.schedules import SCHEDULES, Schedule, Size
+from plait.methods.schedules import SCHEDULES, Schedule, Size
 
 SIZES = {"mood": Size(20, 5), "same": Size(8, 2), "near": Size(10, 3)}
 

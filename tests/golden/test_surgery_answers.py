@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from plait.aggregators import AGGREGATORS, Aggregator
-from plait.aggregators.base import multiply_in_pieces
-from plait.aggregators.gradvac import GradVac
-from plait.aggregators.mgda import find_shortest
-from plait.aggregators.nash_mtl import NashMTL
-from plait.aggregators.pcgrad import PCGrad
 from plait.errors import RecipeError
+from plait.methods.aggregators import AGGREGATORS, Aggregator
+from plait.methods.aggregators.base import multiply_in_pieces
+from plait.methods.aggregators.gradvac import GradVac
+from plait.methods.aggregators.mgda import find_shortest
+from plait.methods.aggregators.nash_mtl import NashMTL
+from plait.methods.aggregators.pcgrad import PCGrad
 
 THROUGH_TORCHJD = ["aligned-mtl", "cagrad", "upgrad"]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from plait.errors import RecipeError
-from plait.weighting import DWA, FAMO, WEIGHTINGS, Fixed, Uncertainty, Weighting
+from plait.methods.weighting import DWA, FAMO, WEIGHTINGS, Fixed, Uncertainty, Weighting
 
 CPU = torch.device("cpu")
 

@@ -15,10 +15,11 @@ from safetensors import safe_open
 
 from plait.config import PublishedConfig, RunConfig, list_recipes, read_ensemble, read_recipe
 from plait.errors import RecipeError
-from plait.runs import train_ensemble
-from plait.training.build import build_tasks, check_parts
-from plait.training.plan import plan_run
+from plait.inference.build import build_tasks
+from plait.training.build import check_parts
+from plait.training.counting import plan_run
 from plait.training.run import train
+from plait.training.runs import train_ensemble
 
 # The four reports' tables, as printed: SST, Quora, STS; then how the report sums them up.
 PRINTED = """

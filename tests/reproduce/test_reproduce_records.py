@@ -8,10 +8,10 @@ import pytest
 
 from plait.config import read_recipe
 from plait.errors import RunError
+from plait.inference.folders import RunFolder
 from plait.reproduce import Order, find_rows, plan_work
 from plait.reproduce.records import check_record, make_record, write_record
 from plait.results import read_records
-from plait.training.folder import RunFolder
 
 
 @pytest.mark.parametrize("profile", ["small", "published"])

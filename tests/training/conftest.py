@@ -15,11 +15,11 @@ from torch import Tensor
 
 from plait.config import read_recipe
 from plait.registry import FAMILIES
-from plait.runs import train
 from plait.training.checkpoint import load_state
 from plait.training.graphs import Graphs
 from plait.training.listeners import Listener
 from plait.training.run import Outcome
+from plait.training.runs import train
 
 
 class Recorder(Graphs):

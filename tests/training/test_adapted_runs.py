@@ -11,14 +11,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from plait.aggregators import AGGREGATORS
 from plait.config import RunConfig, StageConfig
 from plait.errors import EncoderError, RecipeError
-from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.inference.predictor import Predictor
+from plait.methods.aggregators import AGGREGATORS
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.regularizers import Regularizer
 from plait.model.encoder import build_encoder, hub_weights
 from plait.model.multitask import MultitaskModel
-from plait.predict import Predictor
-from plait.regularizers import Regularizer
 from plait.training.build import build
 from plait.training.listeners import Listener
 from plait.training.optimizer import build_optimizer, freeze, set_rate

@@ -6,11 +6,12 @@ import pytest
 
 from plait.config import read_recipe, to_toml
 from plait.data import Tokenizer
+from plait.data.loading import load_data
 from plait.model.sources import find_encoder
 from plait.training.alone import plan_alone
 from plait.training.amounts import Amounts
-from plait.training.build import load_data, load_named_texts
-from plait.training.plan import plan_run
+from plait.training.build import load_named_texts
+from plait.training.counting import plan_run
 
 ROWS = {"mood": 45, "same": 32, "near": 24}
 

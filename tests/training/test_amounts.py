@@ -8,11 +8,12 @@ import pytest
 
 from plait.config import read_recipe
 from plait.data import Tokenizer
+from plait.data.loading import load_data
 from plait.model.sources import find_encoder
 from plait.training.amounts import Amounts
-from plait.training.build import load_data, load_named_texts
+from plait.training.build import load_named_texts
+from plait.training.counting import plan_run
 from plait.training.listeners import Listener
-from plait.training.plan import plan_run
 
 KINDS = [
     "'mlm'",

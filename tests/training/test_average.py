@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 import plait
 from plait.config import read_recipe
 from plait.errors import DiskFullError, RunError
-from plait.predict import Predictor
+from plait.inference.predictor import Predictor
 from plait.training import checkpoint
 from plait.training.average import average_runs
 from plait.training.run import train

@@ -16,14 +16,16 @@ from sklearn.linear_model import LogisticRegression
 from plait import load
 from plait.config import RunConfig, read_recipe
 from plait.data import Rows
+from plait.data.loading import load_data
 from plait.errors import RecipeError, RunError
-from plait.evaluate import Scores, score_task
-from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.inference.folders import RunFolder
+from plait.inference.scoring import Scores
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES
 from plait.model.encoder import pool
 from plait.model.heads import HEADS
-from plait.regression import PAIR_STRENGTH, SCORE_STRENGTH, STRENGTH
-from plait.training.build import build, load_data
-from plait.training.folder import RunFolder
+from plait.tasks.metrics import score_task
+from plait.tasks.regression import PAIR_STRENGTH, SCORE_STRENGTH, STRENGTH
+from plait.training.build import build
 from plait.training.listeners import Listener
 from plait.types import TaskSpec
 

@@ -8,14 +8,11 @@ import pytest
 import torch
 
 from plait.config import read_recipe
+from plait.data.loading import load_data
 from plait.errors import EncoderError, RecipeError
-from plait.training.build import (
-    build,
-    choose_device,
-    choose_precision,
-    load_data,
-)
-from plait.training.stages import build_stage, check_stages
+from plait.inference.build import choose_device, choose_precision
+from plait.training.build import build
+from plait.training.plan import build_stage, check_stages
 
 
 @pytest.fixture

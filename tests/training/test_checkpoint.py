@@ -14,19 +14,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from plait.config import StageConfig
+from plait.data.storage import atomic_path, remove_leftovers, write_text
 from plait.errors import DiskFullError, RunError, UsageError
-from plait.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.model.weights import load_weights, save_weights
 from plait.training import checkpoint
-from plait.training.checkpoint import (
-    atomic_path,
-    load_checkpoint,
-    load_state,
-    load_weights,
-    remove_leftovers,
-    save_checkpoint,
-    save_weights,
-    write_text,
-)
+from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from plait.training.loop import Cursor, TrainState
 from plait.training.optimizer import build_optimizer, freeze, set_rate
 

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from plait.predict import Predictor
+from plait.inference.predictor import Predictor
 from plait.registry import load_plugin
 from plait.training.listeners import LISTENERS, Listener, MetricsLog, TensorBoard
 

@@ -12,11 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.aggregators import AGGREGATORS
-from plait.aggregators.gram import TorchJDAggregator
 from plait.config import StageConfig
-from plait.losses import DEFAULT_LOSSES, LOSSES
-from plait.schedules import SCHEDULES, Schedule
+from plait.methods.aggregators import AGGREGATORS
+from plait.methods.aggregators.gram import TorchJDAggregator
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.schedules import SCHEDULES, Schedule
+from plait.methods.weighting import WEIGHTINGS
 from plait.training.loop import (
     Cursor,
     Stage,
@@ -29,7 +30,6 @@ from plait.training.loop import (
 from plait.training.optimizer import add_weighting, build_optimizer, freeze
 from plait.training.step import Step, StepResult, TaskParts
 from plait.types import Batch, Tokens
-from plait.weighting import WEIGHTINGS
 
 SIZES = {"a": 7, "b": 3}
 

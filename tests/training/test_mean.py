@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from plait.config import read_recipe
-from plait.predict import Predictor
+from plait.inference.predictor import Predictor
 from plait.training import run as run_module
 from plait.training.listeners import Listener
 from plait.training.mean import RunningMean

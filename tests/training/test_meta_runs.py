@@ -10,13 +10,14 @@ from safetensors.torch import load_file
 
 import plait
 from plait.config import read_recipe
+from plait.data.loading import load_data
 from plait.errors import RecipeError
 from plait.training.alone import plan_alone
-from plait.training.build import build, load_data
+from plait.training.build import build
+from plait.training.counting import plan_run
 from plait.training.listeners import Listener
 from plait.training.loop import TrainState, run_stage
-from plait.training.plan import plan_run
-from plait.training.stages import build_stage
+from plait.training.plan import build_stage
 
 ROWS = {"mood": 45, "same": 32, "near": 24}
 REPTILE = ["train.kind={name='reptile', inner_steps=2, inner_lr=0.05}", "train.batch_size=6"]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from plait.config import RunConfig, StageConfig, TaskConfig
 from plait.errors import RecipeError
-from plait.schedules import SCHEDULES
+from plait.methods.schedules import SCHEDULES
+from plait.training.counting import RunPlan, plan_run, spell
 from plait.training.loop import Stage, Stream, TrainState, run_stage
-from plait.training.plan import RunPlan, plan_run, spell
-from plait.training.stages import plan_passes
+from plait.training.plan import plan_passes
 from plait.training.step import StepResult
 from plait.types import Batch, Tokens
 

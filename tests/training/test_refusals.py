@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from plait.errors import DataError, DeviceMemoryError, RecipeError, RunError
-from plait.schedules import SCHEDULES, Schedule
-from plait.training.folder import RunFolder
+from plait.inference.folders import RunFolder
+from plait.methods.schedules import SCHEDULES, Schedule
 from plait.training.listeners import Listener
 from plait.training.step import Step
 

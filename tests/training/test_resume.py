@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from plait import interrupts
 from plait.errors import Interrupted
+from plait.inference import interrupts
 from plait.training import run as run_module
 from plait.training.checkpoint import load_state
 from plait.training.listeners import Listener

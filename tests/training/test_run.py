@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from plait.errors import DataError, RunError
-from plait.evaluate import Scorer, summarise
-from plait.predict import Predictor
+from plait.inference.predictor import Predictor
+from plait.inference.scoring import Scorer
+from plait.tasks.metrics import summarise
 from plait.training.graphs import Plain
 from plait.training.listeners import Listener
 

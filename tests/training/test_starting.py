@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 
 import plait
 from plait.config import read_recipe
+from plait.data.storage import hash_file
 from plait.errors import RecipeError, RunError
+from plait.inference.folders import RunFolder
 from plait.training.alone import plan_alone
-from plait.training.checkpoint import hash_file
-from plait.training.folder import RunFolder
 from plait.training.listeners import Listener
 
 NEW = """

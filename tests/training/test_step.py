@@ -14,19 +14,19 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from plait.aggregators import AGGREGATORS, Aggregator
-from plait.aggregators.pcgrad import PCGrad
 from plait.config import StageConfig
 from plait.data import Buckets, Parcel
-from plait.distributed import Team
 from plait.errors import RecipeError
-from plait.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.methods.aggregators import AGGREGATORS, Aggregator
+from plait.methods.aggregators.pcgrad import PCGrad
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.methods.regularizers import REGULARIZERS, Regularizer
+from plait.methods.weighting import WEIGHTINGS
 from plait.model.multitask import MultitaskModel
-from plait.regularizers import REGULARIZERS, Regularizer
 from plait.training.optimizer import add_weighting, build_optimizer, freeze, set_rate
 from plait.training.step import Step, TaskParts
+from plait.training.team import Team
 from plait.types import Batch, Tokens
-from plait.weighting import WEIGHTINGS
 
 # Attention keys' biases have no gradient but rounding, which AdamW's own eps would make large.
 STAGE = StageConfig(lr=1e-2, weight_decay=0.1, eps=1e-4)

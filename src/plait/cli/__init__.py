@@ -42,7 +42,7 @@ from plait.cli.train_all import train_all
 from plait.cli.vary import vary
 from plait.cli.workers import leave_to_first, refuse_torchrun
 from plait.errors import FREE_ROOM, foresee, show_controls
-from plait.interrupts import presses_counted
+from plait.inference.interrupts import presses_counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

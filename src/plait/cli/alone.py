@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plait.config import RunConfig
-    from plait.engines.running import Runs
+    from plait.scale.running import Runs
     from plait.training.alone import Alone
 
 JOINT = "joint"
@@ -48,7 +48,7 @@ def train_each_alone(
 
     planned = plan_alone(config, read_amounts(config, data, {}))
     if train_several is not None:
-        from plait.engines.running import Runs
+        from plait.scale.running import Runs
 
         wanted = {task: (alone.config, out / task) for task, alone in planned.items()}
         train_several(Runs(wanted, data, command))
@@ -61,7 +61,7 @@ def train_each_alone(
                 shared = counted(alone.batches, "batch of it is", "batches of it are")
                 updates = counted(alone.updates, "update")
                 display.note(f"{task} alone: {shared} in the joint run, {updates} here{before}")
-            from plait.runs import train
+            from plait.training.runs import train
 
             outcome = train(
                 alone.config,
@@ -78,7 +78,7 @@ def train_each_alone(
 
 def _joint_scores(config: RunConfig, out: Path) -> Mapping[str, float | None]:
     """Return the joint run's dev figures if it was trained into the folder beside the others."""
-    from plait.training.folder import RunFolder
+    from plait.inference.folders import RunFolder
 
     folder = RunFolder(out / JOINT)
     if JOINT in config.tasks or not folder.scores.is_file():
@@ -94,9 +94,9 @@ def _show(
     planned: Mapping[str, Alone],
     joint: Mapping[str, float | None],
 ) -> None:
-    from plait.baselines import best_in, list_shortfalls
     from plait.cli.display import figure, make_console, print_table
-    from plait.evaluate import primary_metric
+    from plait.inference.baselines import best_in, list_shortfalls
+    from plait.tasks.metrics import primary_metric
 
     rows = [["task", "figure", "updates", "baseline", "alone", *([JOINT] if joint else [])]]
     notes = []

@@ -20,10 +20,10 @@ from plait.cli.train import DataOption
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from plait.audit import Card, Result
+    from plait.analysis.audit import Card, Result
     from plait.cli.display import Display
     from plait.data import Dataset
-    from plait.predict import Answerer
+    from plait.inference.predictor import Answerer
 
 
 LISTS = ("summary", "probes")
@@ -92,15 +92,15 @@ def audit(
     else:
         require_writable(run, "the score card")
     with Display() as display:
-        from plait.audit import read_own
+        from plait.analysis.audit import read_own
 
         own = None if words is None else read_own(words)
         answerer = load_watched(run, device, display, "probing")
         texts = _read_texts(answerer, task, data, display) if rows else {}
-        from plait.audit import FILE
-        from plait.audit import audit as probe
-        from plait.training.cards import card_renewed
-        from plait.training.checkpoint import write_text
+        from plait.analysis.audit import FILE
+        from plait.analysis.audit import audit as probe
+        from plait.data.storage import write_text
+        from plait.inference.cards import card_renewed
 
         card = probe(
             answerer,

@@ -37,10 +37,10 @@ def average(
     if data is not None:
         import json
 
-        from plait.card import make_card
         from plait.cli.display import Display
         from plait.cli.evaluate import load_watched, show_scores
-        from plait.training.checkpoint import write_text
+        from plait.data.storage import write_text
+        from plait.inference.card import make_card
 
         with Display() as display:
             predictor = load_watched(out, device, display)

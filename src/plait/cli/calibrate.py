@@ -15,7 +15,7 @@ from plait.errors import RunError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plait.calibration import Fit
+    from plait.inference.calibration import Fit
 
 
 FEW = 50
@@ -69,7 +69,7 @@ def calibrate(
         also = "--left-out" if left_out else "--undo"
         raise UsageError(f"--from and {also} do not go together; leave one of them out")
     if undo:
-        from plait.fitting.calibrate import undo as take_away
+        from plait.inference.fitting.calibrate import undo as take_away
 
         there = take_away(run, left_out=left_out)
         typer.echo(f"{run} is {'no longer' if there else 'not'} calibrated.")
@@ -81,9 +81,9 @@ def calibrate(
     rows = "left-out" if each else "dev"
     with Display() as display:
         display.begin(f"loading {run}")
-        from plait.ensemble import is_ensemble
-        from plait.fitting.calibrate import borrow
-        from plait.fitting.calibrate import calibrate as fit_run
+        from plait.inference.ensemble import is_ensemble
+        from plait.inference.fitting.calibrate import borrow
+        from plait.inference.fitting.calibrate import calibrate as fit_run
 
         how: dict[str, Any] = {
             "data": data,
@@ -128,8 +128,8 @@ def calibrate(
 
 def _tell_outgrown(run: Path) -> None:
     """Say so where an ensemble's own calibration fits its members no longer, and is refused."""
-    from plait.calibration import FILE
-    from plait.ensemble import is_ensemble, read_calibrations
+    from plait.inference.calibration import FILE
+    from plait.inference.ensemble import is_ensemble, read_calibrations
 
     if not is_ensemble(run) or not (run / FILE).is_file():
         return

@@ -22,10 +22,10 @@ def card(
     they find; lines that people wrote into it stay. --write makes it again from the folder's
     files alone, and keeps a card that said something else beside it, as card-TIME.md.
     """
-    from plait.card import make_card
     from plait.errors import RunError
-    from plait.export.folder import FILE as EXPORTED
-    from plait.training.folder import RunFolder
+    from plait.inference.card import make_card
+    from plait.inference.exported import FILE as EXPORTED
+    from plait.inference.folders import RunFolder
 
     if not run.is_dir():
         raise RunError(f"there is no run at {run}")
@@ -37,7 +37,7 @@ def card(
     if not write:
         typer.echo(text, nl=False)
         return
-    from plait.training.cards import write_card
+    from plait.inference.cards import write_card
 
     aside = write_card(run, text)
     kept = "" if aside is None else f" What was there before is in {aside}."

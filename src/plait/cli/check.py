@@ -14,7 +14,7 @@ from plait.errors import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from plait.check import Finding, Report, SplitSummary
+    from plait.analysis.check import Finding, Report, SplitSummary
 
 MOST_PLACES = 5
 """Lines that are named; --json and --csv have all."""
@@ -60,7 +60,7 @@ def check(
         raise RunError(f"{csv} exists already and is not overwritten; choose another --csv")
     with Display() as display:
         display.begin("loading")
-        from plait.check import check_recipe
+        from plait.analysis.check import check_recipe
 
         def progress(what: str, done: int, total: int) -> None:
             encodes = what.startswith("encoding")

@@ -169,8 +169,8 @@ def _command(recipes: Sequence[str], order: Order, workers: Workers, data: str |
 
 def _show(comparison: Comparison, out: Path | None, *, as_json: bool) -> None:
     """Print the tables, and write the page where there is a folder for it."""
+    from plait.data.storage import write_text
     from plait.results.comparison import write_comparison
-    from plait.training.checkpoint import write_text
 
     if as_json:
         import json

@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from plait.config import RunConfig
-    from plait.training.folder import RunFolder
+    from plait.inference.folders import RunFolder
 
 EXAMPLES = (
     ("sentiment", ("The soup was cold, the waiter was rude, and we were charged for both.",)),
@@ -68,7 +68,7 @@ def demo(
     command = _command(out, encoder)
     with resumable(out, command), Display() as display:
         display.begin("loading")
-        from plait.training.folder import RunFolder
+        from plait.inference.folders import RunFolder
 
         folder = RunFolder(out)
         resume = _check_folder(folder, config)
@@ -77,7 +77,7 @@ def demo(
             result = folder.read_json(folder.scores)
         else:
             _check_encoder(config)
-            from plait.runs import train
+            from plait.training.runs import train
 
             result = train(
                 config, out, data="@sample", resume=resume, command=command, listeners=[display]
@@ -147,8 +147,8 @@ def _check_encoder(config: RunConfig) -> None:
 
 def _predict(out: Path) -> str:
     """Answer the examples, in words."""
-    from plait.answers.formats import in_words
-    from plait.predict import Predictor
+    from plait.inference.answers.formats import in_words
+    from plait.inference.predictor import Predictor
 
     predictor = Predictor.load(out)
     lines = []

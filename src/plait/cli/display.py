@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from plait.evaluate import Scores
+    from plait.inference.scoring import Scores
     from plait.training.loop import StepRecord
 
 PLAIN_SECONDS = 10.0

@@ -21,7 +21,7 @@ from plait.cli.texts import (
 )
 
 if TYPE_CHECKING:
-    from plait.predict import SingleModel
+    from plait.inference.predictor import SingleModel
 
 TEXT = ("text",)
 """What the column of texts without a file is called."""
@@ -89,7 +89,7 @@ def embed(
         raise UsageError(f"{form} is nothing for a terminal: name a file with --output")
     with Display() as display:
         if output is not None and form is None:
-            from plait.answers.vectors import choose_vector_format
+            from plait.inference.answers.vectors import choose_vector_format
 
             choose_vector_format(output)
         display.begin(f"loading {run}")
@@ -99,8 +99,8 @@ def embed(
             display.close()
             _write_lines(model, texts, normalize=normalize, skip_empty=skip_empty)
             return
-        from plait.answers.vectors import embed_file
         from plait.cli.predict import is_finished
+        from plait.inference.answers.vectors import embed_file
 
         if resume and is_finished(output):
             display.note(f"{output} is finished already")
@@ -130,9 +130,9 @@ def embed(
 
 def _load(run: Path, device: str, precision: str) -> SingleModel:
     """Load a run that has vectors."""
-    from plait.ensemble import load
     from plait.errors import UsageError
-    from plait.predict import SingleModel
+    from plait.inference.ensemble import load
+    from plait.inference.predictor import SingleModel
 
     model = load(run, device=device, precision=precision)
     if not isinstance(model, SingleModel):
@@ -144,8 +144,8 @@ def _write_lines(
     model: SingleModel, texts: list[str] | None, *, normalize: bool, skip_empty: bool
 ) -> None:
     """Write a line of JSON for each text as soon as it is there."""
-    from plait.answers.vectors import CHUNK, JsonlVectors, count_width, embed_records
     from plait.data import text_schema
+    from plait.inference.answers.vectors import CHUNK, JsonlVectors, count_width, embed_records
 
     if texts:
         lines = iter(from_arguments(texts, 1, [], skip_empty=skip_empty))

@@ -29,7 +29,7 @@ def ensemble(
     The folder names the runs, which stay where they are; evaluate, predict and submit take
     it like a run. The runs share their tasks and labels, and may differ in all else.
     """
-    from plait.ensemble import make_ensemble
+    from plait.inference.ensemble import make_ensemble
 
     folder = make_ensemble(runs, out, how)
     note_single(runs, "an ensemble of one run answers as the run itself does")

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plait.cli.display import Display
-    from plait.evaluate import Scores, TaskScores
-    from plait.predict import Answerer
+    from plait.inference.predictor import Answerer
+    from plait.inference.scoring import Scores
+    from plait.tasks.metrics import TaskScores
 
 SplitName = Literal["dev", "train", "test"]
 
@@ -106,7 +107,7 @@ def load_watched(
 ) -> Answerer:
     """Load a run that shows how far it is in what it is doing."""
     display.begin(f"loading {run}")
-    from plait.ensemble import load
+    from plait.inference.ensemble import load
 
     note_unfinished(run, display)
 
@@ -118,7 +119,7 @@ def load_watched(
 
 def note_unfinished(run: Path, display: Display) -> None:
     """Say of a run that trains or was stopped that its model is not its last."""
-    from plait.training.folder import RunFolder
+    from plait.inference.folders import RunFolder
 
     folder = RunFolder(run)
     if folder.checkpoint.exists() and folder.weights.exists() and not folder.scores.exists():
@@ -213,7 +214,7 @@ def _show_rest(
 def _class_rows(task: TaskScores) -> list[list[str]]:
     """Write each class's figures, and how many of its rows were taken for each class."""
     from plait.cli.display import figure, shorten
-    from plait.evaluate import name_classes
+    from plait.tasks.metrics import name_classes
 
     confusion = task.confusion
     if confusion is None or len(confusion) > MOST_COLUMNS:

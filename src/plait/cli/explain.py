@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from plait.explanation import Explanation, Part
+    from plait.analysis.explanation import Explanation, Part
 
 BAR = 24
 """Columns of the longest bar."""
@@ -65,8 +65,8 @@ def explain(
 
     with Display() as display:
         model = load_watched(run, device, display, "answering", precision=precision)
-        from plait.answers.stream import choose_tasks
-        from plait.explanation import explain as explain_answer
+        from plait.analysis.explanation import explain as explain_answer
+        from plait.inference.answers.stream import choose_tasks
 
         names = choose_tasks(model, [task] if task else None, len(texts))
         if len(names) > 1:

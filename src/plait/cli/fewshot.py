@@ -86,7 +86,7 @@ def fewshot(
     if out is not None:
         import json
 
-        from plait.training.checkpoint import write_text
+        from plait.data.storage import write_text
 
         values = {"run": str(run), **found.to_json()}
         write_text(out, json.dumps(values, indent=1, allow_nan=False) + "\n")

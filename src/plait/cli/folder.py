@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from plait.engines import Engine
+    from plait.scale import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ def predict_folder(request: FolderRequest) -> None:
     check_holding_back(request.accuracy, request.threshold, request.data)
     with Display() as display:
         display.begin(f"loading {request.run}")
-        from plait.answers.folder import answer_folder
-        from plait.answers.parts import find_files, make_plan, refuse_own_answers
-        from plait.answers.stream import choose_tasks
         from plait.data import open_source
-        from plait.ensemble import load
+        from plait.inference.answers.folder import answer_folder
+        from plait.inference.answers.parts import find_files, make_plan, refuse_own_answers
+        from plait.inference.answers.stream import choose_tasks
+        from plait.inference.ensemble import load
 
         files = find_files(str(pattern))
         refuse_own_answers(str(pattern), files, out, request.form, separator=request.separator)
@@ -90,7 +90,7 @@ def predict_folder(request: FolderRequest) -> None:
         )
         answer = None
         if request.engine.is_ray:
-            from plait.engines.answering import Source, answer_on_ray
+            from plait.scale.answering import Source, answer_on_ray
 
             display.begin("starting Ray" if request.engine.address is None else "joining Ray")
             source = Source(request.run, request.device, request.precision)

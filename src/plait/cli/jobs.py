@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plait.engines import Engine
-    from plait.engines.running import Place, Runs
+    from plait.scale import Engine
+    from plait.scale.running import Place, Runs
 
 OVERVIEW_S = 60.0
 """Seconds between two lines about runs that are trained at once."""
@@ -55,8 +55,8 @@ def make_engine(
     name: Literal["local", "ray"], address: str | None, cpus: float | None, gpus: float | None
 ) -> Engine:
     """Make an engine of the options, and refuse one that cannot be had."""
-    from plait.engines import Engine
-    from plait.engines.cluster import check_engine
+    from plait.scale import Engine
+    from plait.scale.cluster import check_engine
 
     engine = Engine(name, address, cpus, gpus)
     check_engine(engine)
@@ -87,8 +87,8 @@ def train_at_once(
     Where they share a GPU they share it at once. `hear` and `failed` are as in `train_runs`.
     """
     from plait.cli.display import Display
-    from plait.engines.hiring import hired
-    from plait.engines.running import train_runs
+    from plait.scale.hiring import hired
+    from plait.scale.running import train_runs
 
     num_left = len(runs.unfinished())
     if not num_left:  # nobody is hired for nothing
@@ -144,8 +144,8 @@ def train_in_turn(runs: Runs, engine: Engine, num_workers: int) -> None:
     """Train runs one after the other, each by several workers of Ray, and show how far they are."""
     from plait.cli.display import Display
     from plait.cli.train import resumable
-    from plait.engines.cluster import connected
-    from plait.engines.together import train_together
+    from plait.scale.cluster import connected
+    from plait.scale.together import train_together
 
     names = runs.unfinished()
     if not names:

@@ -95,17 +95,6 @@ def _describe_row(published: Mapping[str, Any]) -> str:
 
 def load_families() -> None:
     """Import the rooms whose parts register themselves."""
-    import plait.aggregators
-    import plait.data.augmentations
-    import plait.losses
-    import plait.model.adapters
-    import plait.model.encoder
-    import plait.model.heads
-    import plait.pretrain
-    import plait.regularizers
-    import plait.schedules
-    import plait.training.listeners
-    import plait.weighting  # noqa: F401
 
 
 def _plural(family: str) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from plait.cli.display import Display
     from plait.config import EnsembleConfig, TaskConfig
-    from plait.engines.running import Runs
+    from plait.scale.running import Runs
 
 
 def train_members(
@@ -43,14 +43,14 @@ def train_members(
         return [display]
 
     def train_all(places: Mapping[str, Path]) -> None:
-        from plait.engines.running import Runs
+        from plait.scale.running import Runs
 
         wanted = {name: (config.members[name], place) for name, place in places.items()}
         if train_several is not None:
             train_several(Runs(wanted, data, command))
 
     try:
-        from plait.runs import train_ensemble
+        from plait.training.runs import train_ensemble
 
         with Display() as display:
             if len(names) == 1:
@@ -73,7 +73,7 @@ def train_members(
         begun = (out / "members").exists()
         told = f"go on with: {command}" if begun else "nothing was written"
         raise Interrupted(f"stopped; {told}") from None
-    from plait.training.folder import RunFolder
+    from plait.inference.folders import RunFolder
 
     first = RunFolder(outcome.folder / "members" / names[0]).read_config()
     _show(config, outcome.result, first.tasks)
@@ -85,8 +85,8 @@ def _show(
     config: EnsembleConfig, result: Mapping[str, Any], settings: Mapping[str, TaskConfig]
 ) -> None:
     """Print the dev figures of the best baselines, of the members and of all together."""
-    from plait.baselines import best_in, list_shortfalls
     from plait.cli.display import figure, make_console, print_table
+    from plait.inference.baselines import best_in, list_shortfalls
 
     console = make_console()
     console.print()

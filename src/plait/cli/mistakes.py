@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from plait.analysis.mistakes import Comparison, Mistake, Mistakes, Row, SliceScore
     from plait.cli.display import Display
     from plait.data import Dataset
-    from plait.mistakes import Comparison, Mistake, Mistakes, Row, SliceScore
-    from plait.predict import Answerer, SingleModel
+    from plait.inference.predictor import Answerer, SingleModel
 
 MOST_CHANGES = 2
 """Rows shown of those fixed, and of those broken; JSON has --top of each, the CSV all."""
@@ -88,7 +88,7 @@ def mistakes(
         if other is not None:
             _check_same(answerer, other, task)
         datasets = answerer.load_split(split, data=data, tasks=task, progress=display.reading)
-        from plait.mistakes import Other, find_mistakes
+        from plait.analysis.mistakes import Other, find_mistakes
 
         found = {}
         for name, dataset in datasets.items():
@@ -126,8 +126,8 @@ def mistakes(
 
 def _check_same(answerer: Answerer, other: Answerer, tasks: list[str] | None) -> None:
     """Refuse to compare runs whose tasks mean different things."""
-    from plait.ensemble import outline
     from plait.errors import RunError
+    from plait.inference.ensemble import outline
 
     for name in tasks or answerer.tasks:
         if name not in other.tasks:
@@ -157,8 +157,8 @@ def _load_train(
 
 def _first_member(answerer: Answerer) -> SingleModel:
     """Return the model whose embeddings tell what is near: an ensemble's first member."""
-    from plait.ensemble import Ensemble
-    from plait.predict import SingleModel
+    from plait.inference.ensemble import Ensemble
+    from plait.inference.predictor import SingleModel
 
     model = answerer.members[0] if isinstance(answerer, Ensemble) else answerer
     assert isinstance(model, SingleModel)
@@ -168,8 +168,8 @@ def _first_member(answerer: Answerer) -> SingleModel:
 def _write_csv(path: Path, found: Mapping[str, Mistakes], datasets: Mapping[str, Dataset]) -> None:
     import csv
 
-    from plait.mistakes import list_mistakes
-    from plait.training.checkpoint import atomic_path
+    from plait.analysis.mistakes import list_mistakes
+    from plait.data.storage import atomic_path
 
     header = "task change file line id text text2 truth answer confidence severity against"
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
@@ -212,8 +212,8 @@ def _show(
 
 
 def _show_mistake(console: Console, mistake: Mistake) -> None:
+    from plait.analysis.mistakes import share_words
     from plait.cli.display import shorten
-    from plait.mistakes import share_words
 
     console.print(f"\n{_judge(mistake)}  [{mistake.id}, {_where(mistake)}]")
     shared = share_words(mistake.texts) if len(mistake.texts) == 2 else frozenset()
@@ -243,9 +243,9 @@ def _show_text(console: Console, text: str, shared: frozenset[str]) -> None:
 
     from rich.text import Text
 
+    from plait.analysis.mistakes import split_words
+    from plait.analysis.mistakes.words import WORD
     from plait.errors import show_controls
-    from plait.mistakes import split_words
-    from plait.mistakes.words import WORD
 
     lines = textwrap.wrap(
         " ".join(text.split()),

@@ -12,7 +12,7 @@ from plait.cli.texts import read_separator
 from plait.errors import counted
 
 if TYPE_CHECKING:
-    from plait.draft import Draft
+    from plait.analysis.draft import Draft
 
 MOST_EXPLAINED = 8
 """Tasks up to which every guess is shown; beyond, a line a task, and the recipe has the rest."""
@@ -103,8 +103,8 @@ def new(
 
     with Display() as display:
         display.begin("looking at the files")
-        from plait.draft import Reading, Request, draft_recipe
-        from plait.draft.drafts import check_free
+        from plait.analysis.draft import Reading, Request, draft_recipe
+        from plait.analysis.draft.drafts import check_free
 
         if not dry_run:
             check_free(folder, overwrite=overwrite)

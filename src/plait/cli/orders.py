@@ -9,8 +9,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plait.engines import Engine
     from plait.reproduce import Run, Work
+    from plait.scale import Engine
 
 
 class Workers(NamedTuple):
@@ -62,7 +62,7 @@ def _train(
 
     if (workers.num_jobs or 1) > 1 or workers.engine.is_ray:
         from plait.cli.jobs import train_at_once
-        from plait.engines.running import Runs
+        from plait.scale.running import Runs
 
         wanted = {name: (run.config, run.folder) for name, run in work.runs.items()}
         runs = Runs(wanted, data, command)
@@ -80,7 +80,7 @@ def _train_one(
     from plait.cli.display import Display
     from plait.cli.train import resumable
     from plait.errors import Interrupted, PlaitError
-    from plait.runs import train
+    from plait.training.runs import train
 
     with resumable(run.folder, command), Display() as display:
         display.note(f"{place}: {run.name}")

@@ -58,7 +58,7 @@ def pairs(
     able = [name for name, spec in config.tasks.items() if spec.is_pair]
     chosen = choose_task(config, task, able, "pair")
     with Display() as display:
-        from plait.unlabelled import find_pairs
+        from plait.inference.unlabelled import find_pairs
 
         made = find_pairs(
             config,
@@ -108,7 +108,7 @@ def write_texts(
     import pyarrow as pa
     import pyarrow.csv
 
-    from plait.training.checkpoint import disk_full_told
+    from plait.data.storage import disk_full_told
 
     texts = zip(columns, zip(*rows, strict=True), strict=True)
     table = {name: pa.array(some, pa.string()) for name, some in texts}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from plait.config import EnsembleConfig, RunConfig
     from plait.training.amounts import Amounts
-    from plait.training.plan import EpochPlan, Rates, RunPlan, StagePlan, TaskPlan
+    from plait.training.counting import EpochPlan, Rates, RunPlan, StagePlan, TaskPlan
 
 
 def plan(
@@ -65,8 +65,8 @@ def plan(
 def _plan(config: RunConfig, data: str | None, rows: Sequence[str]) -> RunPlan:
     given = _read_rows(rows, config)
 
-    from plait.choose import complete, find_facts, is_whole
-    from plait.training.plan import plan_run
+    from plait.config.choose import complete, find_facts, is_whole
+    from plait.training.counting import plan_run
     from plait.training.starting import find_width
 
     amounts = read_amounts(config, data, given)
@@ -125,7 +125,8 @@ def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> 
         return Amounts(given)
 
     from plait.cli.display import Display
-    from plait.training.build import load_data, load_named_texts
+    from plait.data.loading import load_data
+    from plait.training.build import load_named_texts
     from plait.training.starting import find_tokenizer
 
     tokenizer = find_tokenizer(config)

@@ -28,10 +28,10 @@ from plait.cli.train import DataOption
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from plait.answers.formats import Format
     from plait.cli.display import Display
     from plait.data import Records
-    from plait.predict import Answerer
+    from plait.inference.answers.formats import Format
+    from plait.inference.predictor import Answerer
 
 Form = Literal["words", "csv", "tsv", "jsonl", "parquet"]
 
@@ -168,9 +168,9 @@ def predict(
             display.note(f"{output} is finished already")
             return
         display.begin(f"loading {run}")
-        from plait.answers.stream import answer_file, choose_tasks
         from plait.data import open_source
-        from plait.ensemble import load
+        from plait.inference.answers.stream import answer_file, choose_tasks
+        from plait.inference.ensemble import load
 
         note_unfinished(run, display)
         model = load(run, device=device, precision=precision)
@@ -228,7 +228,7 @@ def _check_words(
     if input_ is not None and input_.is_dir():
         raise UsageError(f"{input_} is a folder: name its files, such as --input '{input_}/*.csv'")
     if output is not None and form is None:
-        from plait.answers.formats import choose_format
+        from plait.inference.answers.formats import choose_format
 
         choose_format(output)
     if form == "parquet" and output is None:
@@ -274,7 +274,7 @@ def check_holding_back(accuracy: float | None, threshold: float | None, data: st
 
 def is_finished(output: Path) -> bool:
     """Say whether a file is whole, and nothing is left to go on with."""
-    from plait.answers.journal import journal_place
+    from plait.inference.answers.journal import journal_place
 
     return output.exists() and not journal_place(output).exists()
 
@@ -335,17 +335,17 @@ def _answer_at_once(
     display: Display,
 ) -> None:
     """Answer what nobody can go on with once it is stopped."""
-    from plait.answers.columns import rename_taken
-    from plait.answers.formats import FORMATS, choose_format, choose_separated
-    from plait.answers.journal import refuse_leftovers
-    from plait.answers.stream import (
+    from plait.data import open_source, text_schema
+    from plait.inference.answers.columns import rename_taken
+    from plait.inference.answers.formats import FORMATS, choose_format, choose_separated
+    from plait.inference.answers.journal import refuse_leftovers
+    from plait.inference.answers.stream import (
         CHUNK,
         answer_records,
         choose_columns,
         count_empty,
         open_records,
     )
-    from plait.data import open_source, text_schema
 
     if output is not None:
         refuse_leftovers(output)

@@ -49,7 +49,7 @@ def report(
         require_writable(target.parent, "the report")
     with Display() as display:
         display.begin("loading")
-        from plait.report.page import write_report
+        from plait.analysis.report.page import write_report
 
         write_report(
             runs,

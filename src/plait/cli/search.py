@@ -15,7 +15,7 @@ from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArg
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plait.search import Search, Trial
+    from plait.scale.search import Search, Trial
 
 MOST_SHOWN = 10
 """Trials in the table; trials.csv has all."""
@@ -103,7 +103,7 @@ def search(
         stem = config.name.replace("/", "-")
         out = Path("runs") / f"{stem}-search-{datetime.now():%Y%m%d-%H%M%S}"
 
-    from plait.search import Search, find_runs, run_search
+    from plait.scale.search import Search, find_runs, run_search
 
     num_folds, num_runs = find_runs(folds, holdout)
     wanted = Search(
@@ -141,7 +141,7 @@ class _Teller:
         self.best = float("-inf")
 
     def __call__(self, trial: Trial) -> None:
-        from plait.search.space import show
+        from plait.scale.search.space import show
 
         settings = ", ".join(f"{key} = {show(v)}" for key, v in trial.settings.items())
         said = f"trial {trial.number}: "
@@ -181,7 +181,7 @@ def _resume_command(wanted: Search) -> str:
 
 def _show(trials: Sequence[Trial], select: str) -> None:
     from plait.cli.display import make_console, print_table, shorten
-    from plait.search.space import show
+    from plait.scale.search.space import show
 
     keys = list(trials[0].settings)
     rows = [["trial", "state", select, *keys]]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from plait.cli.display import Display
-    from plait.web.catalog import Catalog
-    from plait.web.parcels import RunsToLoad
+    from plait.serve.catalog import Catalog
+    from plait.serve.parcels import RunsToLoad
 
 DEMO = Path("runs/demo")
 
@@ -89,8 +89,8 @@ def serve(
     Only this machine is let in unless --host says otherwise, and then only with an API key.
     """
     from plait.cli.display import Display
-    from plait.web.keys import Keys, is_loopback, refuse_open
-    from plait.web.limits import Limits
+    from plait.serve.keys import Keys, is_loopback, refuse_open
+    from plait.serve.limits import Limits
 
     keys = Keys.read(key_file)
     refuse_open(host, keys, is_open=is_open)
@@ -112,7 +112,7 @@ def serve(
         def ready(address: str, catalog: Catalog) -> None:
             _announce(display, address, catalog)
 
-        from plait.web.logs import Log
+        from plait.serve.logs import Log
 
         start(
             wanted,
@@ -132,8 +132,8 @@ def serve(
 
 def _choose_runs(runs: list[Path] | None, folder: Path | None, *, plugins: bool) -> RunsToLoad:
     from plait.errors import UsageError
-    from plait.web.catalog import list_runs, name_runs
-    from plait.web.parcels import RunsToLoad
+    from plait.serve.catalog import list_runs, name_runs
+    from plait.serve.parcels import RunsToLoad
 
     if runs and folder is not None:
         raise UsageError("name runs, or a folder of runs with --runs, not both")
@@ -155,7 +155,7 @@ def _import_server() -> Callable[..., None]:
     from plait.errors import UsageError
 
     try:
-        from plait.web.server import serve as start
+        from plait.serve.server import serve as start
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("plait"):
             raise

@@ -13,7 +13,7 @@ from plait.cli.train import DataOption
 if TYPE_CHECKING:
     from plait.config import TaskConfig
     from plait.data import Dataset
-    from plait.predict import Answerer
+    from plait.inference.predictor import Answerer
 
 SPLITS: tuple[Literal["dev"], Literal["test"]] = ("dev", "test")
 
@@ -64,7 +64,7 @@ def _write_answers(path: Path, predictor: Answerer, task: str, dataset: Dataset)
     """Write the answer to every row, by its id."""
     import csv
 
-    from plait.training.checkpoint import atomic_path
+    from plait.data.storage import atomic_path
 
     settings = predictor.config.tasks[task]
     answers = predictor.answer(task, dataset)
@@ -78,7 +78,7 @@ def _write_answers(path: Path, predictor: Answerer, task: str, dataset: Dataset)
 
 def spell_answer(value: int | float | tuple[int, ...], task: TaskConfig) -> str:
     """Write an answer as a file of the task would have it."""
-    from plait.evaluate import has_numbers
+    from plait.tasks.metrics import has_numbers
 
     if isinstance(value, tuple):
         return task.label_separator.join(task.labels[i] for i in value)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from plait.config import RunConfig, TaskConfig
-    from plait.distributed import Team
-    from plait.engines import Engine
+    from plait.scale import Engine
     from plait.training.run import Outcome
+    from plait.training.team import Team
 
 RecipeArgument = Annotated[
     str,
@@ -183,8 +183,8 @@ def _here(team: Team | None) -> Callable[..., Outcome]:
     """Return what trains in this process, alone or with its team."""
 
     def start(*args: Any, **options: Any) -> Outcome:
-        from plait.distributed import ALONE
-        from plait.runs import train as run_training
+        from plait.training.runs import train as run_training
+        from plait.training.team import ALONE
 
         return run_training(*args, team=team or ALONE, **options)
 
@@ -195,7 +195,7 @@ def _on_ray(engine: Engine, num_workers: int) -> Callable[..., Outcome]:
     """Return what trains by workers of a Ray cluster."""
 
     def start(config: RunConfig, out: Path, **options: Any) -> Outcome:
-        from plait.engines.together import train_together
+        from plait.scale.together import train_together
 
         return train_together(config, out, engine, num_workers, **options)
 
@@ -219,7 +219,7 @@ def _show_training(
         outcome = start(config, out, data=data, resume=resume, command=command, listeners=[display])
         if finished:
             display.note(f"{out} is finished already; these are its scores")
-    from plait.training.folder import RunFolder
+    from plait.inference.folders import RunFolder
 
     tasks = RunFolder(outcome.folder).read_config().tasks  # with what the recipe leaves out
     show_outcome(outcome.result, display.first_scores, tasks)
@@ -302,10 +302,10 @@ def show_outcome(
     result: dict[str, Any], before: Mapping[str, float], tasks: Mapping[str, TaskConfig]
 ) -> None:
     """Print a finished run's table of dev scores, beside those of the best simple baselines."""
-    from plait.baselines import best_in, list_shortfalls
     from plait.cli.display import figure, make_console, print_table
     from plait.errors import counted
-    from plait.evaluate import primary_metric
+    from plait.inference.baselines import best_in, list_shortfalls
+    from plait.tasks.metrics import primary_metric
 
     console = make_console()
     if "dev" not in result:

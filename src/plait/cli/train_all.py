@@ -50,8 +50,8 @@ def train_all(
     of a node that is lost are tried again.
     """
     from plait.cli.jobs import train_at_once
-    from plait.engines.running import Runs
     from plait.errors import RunError
+    from plait.scale.running import Runs
 
     workers = make_engine(engine, address, cpus, gpus)
     runs = _read(recipes, out, override or [], profile)
@@ -73,7 +73,7 @@ def _read(
     """Read all recipes before the first is trained; refuse two that would share a folder."""
     from plait.config import lists_members, read_recipe
     from plait.errors import RunError, UsageError
-    from plait.training.folder import RunFolder
+    from plait.inference.folders import RunFolder
 
     runs: dict[str, tuple[RunConfig, Path]] = {}
     for recipe in recipes:
@@ -99,7 +99,7 @@ def _read(
 def _show(runs: Mapping[str, Path]) -> None:
     """Print the dev figures of the runs, a line for each."""
     from plait.cli.display import figure, make_console, print_table
-    from plait.training.folder import RunFolder
+    from plait.inference.folders import RunFolder
 
     results: dict[str, Any] = {}
     for name, run in runs.items():

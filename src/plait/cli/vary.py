@@ -52,7 +52,7 @@ def vary(
     config = read_recipe(recipe, override or ())
     chosen = choose_task(config, task, list(config.tasks), "vary")
     with Display() as display:
-        from plait.unlabelled import vary_rows
+        from plait.inference.unlabelled import vary_rows
 
         made = vary_rows(
             config,

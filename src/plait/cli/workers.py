@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from plait.distributed import Team
-    from plait.engines import Engine
+    from plait.scale import Engine
+    from plait.training.team import Team
 
 PATIENCE_S = 30.0
 """Seconds in which the first process must have said what is wrong."""
@@ -39,8 +39,8 @@ def find_team() -> Iterator[Team | None]:
     if os.environ.get("WORLD_SIZE", "1") == "1":
         yield None
         return
-    from plait.distributed import find_launch, joined
     from plait.errors import ToldElsewhereError
+    from plait.scale.launch import find_launch, joined
 
     launch = find_launch()
     if launch is None:
@@ -81,7 +81,7 @@ def launch_command() -> list[str]:
     """Return the words that started plait: its name, after torchrun's where that did."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return ["plait"]
-    from plait.distributed import find_launch
+    from plait.scale.launch import find_launch
 
     launch = find_launch()
     return ["plait"] if launch is None else launch.words

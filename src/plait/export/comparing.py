@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from plait.evaluate import score_task
+from plait.tasks.metrics import score_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from plait.data import Dataset
-    from plait.evaluate import Floats
-    from plait.predict import Answerer, Progress
+    from plait.inference.predictor import Answerer, Progress
+    from plait.tasks.metrics import Floats
     from plait.types import TaskSpec
 
 MOST_ROWS = 2000

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from plait import __version__
-from plait.card import make_card
-from plait.errors import UsageError
-from plait.training.checkpoint import write_text
-from plait.training.folder import RunFolder
+from plait.data.storage import write_text
+from plait.inference.card import make_card
+from plait.inference.exported import FILE
+from plait.inference.folders import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from plait.predict import Predictor
+    from plait.inference.predictor import Predictor
 
-FILE = "export.json"
 PAGE = "README.md"
 
 
@@ -47,14 +45,3 @@ def copy_reading(folder: Path, run: Predictor) -> None:
     files = RunFolder(run.folder)
     for file in (files.recipe, files.tokenizer):
         shutil.copyfile(file, folder / file.name)
-
-
-def need(name: str) -> Any:
-    """Import a module that only an export to ONNX, or its use, wants."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise UsageError(
-            f"ONNX needs the package {package}: pip install 'plait[export]'"
-        ) from error

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from plait.calibration import Scaling
 from plait.errors import UsageError
 from plait.export.folder import write_facts
 from plait.export.hub import INSTEAD, HubModel, check_reading, encoder_of, to_hub, write_hub
-from plait.losses import (
+from plait.inference.calibration import Scaling
+from plait.methods.losses import (
     BinaryCrossEntropy,
     CrossEntropy,
     LabelBinaryCrossEntropy,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from plait.inference.predictor import Predictor
     from plait.model.encoder import Encoder
-    from plait.predict import Predictor
 
 
 Reading = Literal["softmax", "sigmoid", "plain"]

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 import tokenizers
 import torch
 
+from plait.data.storage import write_text
 from plait.errors import UsageError
 from plait.export.onnx import adapt_encoder
+from plait.inference.folders import RunFolder
 from plait.model.bert import Bert
 from plait.model.encoder import AutoEncoder, hub_weights
-from plait.training.checkpoint import write_text, write_weights
-from plait.training.folder import RunFolder
+from plait.model.weights import write_weights
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
 
+    from plait.inference.predictor import Predictor
     from plait.model.encoder import Encoder
-    from plait.predict import Predictor
 
 INSTEAD = "`--format onnx` exports every run"
 

@@ -21,29 +21,26 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from plait.data.storage import hash_file
 from plait.errors import EncoderError, UsageError, first_line
-from plait.export.folder import copy_reading, need, write_facts
+from plait.export.folder import copy_reading, write_facts
+from plait.inference.exported import INPUTS, PAIR, Place, need_package
 from plait.model.encoder import pool
-from plait.training.checkpoint import hash_file
 from plait.types import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from plait.calibration import Scaling
-    from plait.evaluate import Task
+    from plait.inference.calibration import Scaling
+    from plait.inference.predictor import Predictor
+    from plait.inference.scoring import Task
     from plait.model.encoder import Encoder
     from plait.model.interface import Adapter
     from plait.model.multitask import MultitaskModel
-    from plait.predict import Predictor
 
 Precision = Literal["fp32", "int8"]
 
-INPUTS = ("input_ids", "token_type_ids", "attention_mask")
-"""As the Hub names them; each int64 [batch, length]."""
-PAIR = ("first", "second")
-"""What a head of its own reads: float32 [batch, width] each."""
 VECTORS = "vectors"
 MODEL = "model.onnx"
 
@@ -54,21 +51,6 @@ LARGEST = 2**31 - 2**24
 def data_file(graph: str) -> str:
     """Return what the file beside a graph is called, by torch and by ONNX Runtime alike."""
     return f"{graph}.data"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a task's answers come from."""
-
-    graph: str
-    output: str
-    head: str | None = None
-    """The graph that `output`'s two vectors go through, where texts are encoded apart."""
-
-    def to_json(self) -> dict[str, str]:
-        """Return plain values."""
-        head = {"head": self.head} if self.head else {}
-        return {"graph": self.graph, "output": self.output, **head}
 
 
 class _Answers(nn.Module):
@@ -180,7 +162,7 @@ def adapt_encoder(model: MultitaskModel, task: str) -> tuple[Encoder, Adapter | 
 def need_onnx() -> None:
     """Refuse to begin without the packages that write graphs."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
-        need(package)
+        need_package(package)
 
 
 def write_onnx(folder: Path, run: Predictor, tasks: Sequence[str], precision: Precision) -> None:
@@ -273,8 +255,8 @@ def _check_sizes(path: Path, program: torch.onnx.ONNXProgram) -> None:
 
 def _quantize(path: Path) -> None:
     """Make the products of a graph ones of whole numbers, in place."""
-    quantization = need("onnxruntime.quantization")
-    graph = need("onnx").load(path)
+    quantization = need_package("onnxruntime.quantization")
+    graph = need_package("onnx").load(path)
     beside = path.with_name(data_file(path.name))
     is_large = beside.exists()
     beside.unlink(missing_ok=True)  # it would be written on to, behind the weights of before

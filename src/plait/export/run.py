@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from plait.data.storage import write_text
 from plait.errors import DataError, UsageError, suggest
 from plait.export import hf, sentence_transformers
 from plait.export.comparing import Comparison, compare
-from plait.export.folder import FILE, write_page
+from plait.export.folder import write_page
 from plait.export.onnx import Precision, need_onnx, write_onnx
-from plait.export.runtime import ExportedModel, is_exported
-from plait.predict import Predictor
-from plait.training.checkpoint import write_text
-from plait.training.folder import check_place, made_whole
+from plait.inference.exported import FILE, ExportedModel, is_exported
+from plait.inference.folders import check_place, made_whole
+from plait.inference.predictor import Predictor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from plait.data import Dataset
-    from plait.predict import Progress
+    from plait.inference.predictor import Progress
 
 Format = Literal["onnx", "sentence-transformers", "hf"]
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from plait.data.storage import write_text
 from plait.errors import UsageError
 from plait.export.folder import write_facts
 from plait.export.hf import PROBLEMS, classify, gives_share
 from plait.export.hub import INSTEAD, HubModel, check_reading, to_hub, write_hub
 from plait.model.bert import Bert
-from plait.training.checkpoint import write_text, write_weights
+from plait.model.weights import write_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from plait.predict import Predictor
+    from plait.inference.predictor import Predictor
 
 PACKAGE = "sentence_transformers.models"
 

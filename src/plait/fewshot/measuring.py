@@ -17,30 +17,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from plait.choose import complete, find_facts
+from plait.config.choose import complete, find_facts
 from plait.config.reading import read_chain, resolve
 from plait.data import Tokenizer
+from plait.data.loading import load_data
+from plait.data.storage import hash_file
 from plait.errors import Interrupted, UsageError, counted
-from plait.evaluate import Scorer, score_baseline
 from plait.fewshot.journal import Journal, hash_encoder, name_plan
-from plait.model.encoder import load_encoder
-from plait.model.sources import find_encoder
-from plait.predict import Predictor
-from plait.training.beginning import begin_heads, find_beginning
-from plait.training.build import (
-    Parts,
+from plait.inference.build import (
     build_collator,
-    build_kind,
     build_model,
     build_tasks,
-    check_parts,
     choose_device,
     choose_precision,
-    load_data,
 )
-from plait.training.checkpoint import hash_file
+from plait.inference.predictor import Predictor
+from plait.inference.scoring import Scorer, score_baseline
+from plait.model.encoder import load_encoder
+from plait.model.sources import find_encoder
+from plait.training.beginning import begin_heads, find_beginning
+from plait.training.build import Parts, build_kind, check_parts
 from plait.training.loop import TrainState, run_stage, seed_everything, task_seed
-from plait.training.stages import build_stage, drop_heads
+from plait.training.plan import build_stage, drop_heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,10 +47,10 @@ if TYPE_CHECKING:
 
     from plait.config import EncoderConfig, RunConfig
     from plait.data import Dataset
-    from plait.evaluate import Task
     from plait.fewshot.journal import Key
+    from plait.inference.predictor import Progress
+    from plait.inference.scoring import Task
     from plait.model.encoder import Encoder
-    from plait.predict import Progress
     from plait.types import TaskSpec
 
 RAW = "raw"
@@ -162,7 +160,7 @@ def measure_few_shot(
     """Measure how well a run's encoder, the one it began with and others learn a new task.
 
     `task_file` is a recipe with one task; what it leaves out is chosen for the number of shots
-    (plait.choose). `overrides` come last. The rows of a draw follow from the seed and the draw
+    by plait.config.choose. `overrides` come last. The rows of a draw follow from the seed and draw
     alone: those of fewer shots are among those of more, and every encoder gets the same. Where it
     is stopped, trials that are done are kept, and the same call goes on with them. Another
     measurement that shares some of these trials may use them in between; it leaves them for this

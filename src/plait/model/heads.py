@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from plait.registry import Registry
-from plait.regression import PAIR_STRENGTH, SCORE_STRENGTH, STRENGTH, fits_better
+from plait.tasks.regression import PAIR_STRENGTH, SCORE_STRENGTH, STRENGTH, fits_better
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from plait.losses import Loss
-    from plait.regression import Floats
+    from plait.methods.losses import Loss
+    from plait.tasks.regression import Floats
 
 Feature = Literal["u", "v", "|u-v|", "u*v", "cos"]
 PAIR: tuple[Feature, ...] = ("u", "v")

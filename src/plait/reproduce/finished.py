@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from plait.config import flatten
 from plait.errors import RunError, UsageError
+from plait.inference.folders import RunFolder
 from plait.reproduce.records import make_record, result_settings
-from plait.training.folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

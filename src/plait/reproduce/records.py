@@ -9,9 +9,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from plait.config import EnsembleConfig, RunConfig, flatten
+from plait.data.storage import write_text
 from plait.errors import RunError
-from plait.training.checkpoint import write_text
-from plait.training.folder import RunFolder
+from plait.inference.folders import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -166,7 +166,7 @@ def _read_curves(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 def _primary_metrics(folder: RunFolder) -> dict[str, str]:
-    from plait.evaluate import primary_metric
+    from plait.tasks.metrics import primary_metric
 
     tasks = folder.read_config().tasks
     return {name: primary_metric(task, task.metric) for name, task in tasks.items()}

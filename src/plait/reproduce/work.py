@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.config import lists_members, read_ensemble, read_recipe
-from plait.ensemble import load, write_ensemble
 from plait.errors import RunError, UsageError
+from plait.inference.ensemble import load, write_ensemble
 from plait.reproduce.records import (
     check_record,
     make_ensemble_record,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plait.config import RunConfig
-    from plait.predict import Progress
+    from plait.inference.predictor import Progress
     from plait.reproduce.rows import Row
     from plait.training.amounts import Amounts
 

@@ -145,7 +145,7 @@ def read_details() -> list[Detail]:
 
 
 def summarise(tasks: dict[str, float], name: str) -> float:
-    """Sum printed figures up as `plait.evaluate` does, which knows a correlation by its kind."""
+    """Summarise printed figures as `plait.tasks.metrics` does."""
     moved = read_outline()["printed"]["correlations"] if name == "overall" else ()
     values = [(1 + value) / 2 if task in moved else value for task, value in tasks.items()]
     return sum(values) if name == "sum" else sum(values) / len(values)

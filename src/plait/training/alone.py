@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plait.choose import complete, find_facts, is_whole
 from plait.config import RunConfig
+from plait.config.choose import complete, find_facts, is_whole
 from plait.errors import RecipeError
-from plait.pretrain.meta import MetaKind
 from plait.training.amounts import Amounts
 from plait.training.build import build_kind
+from plait.training.counting import plan_run
 from plait.training.holding import holds_out
-from plait.training.plan import plan_run
+from plait.training.stages.meta import MetaKind
 from plait.training.starting import find_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plait.training.plan import StagePlan
+    from plait.training.counting import StagePlan
 
 
 @dataclass(frozen=True, slots=True)

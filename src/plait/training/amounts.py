@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plait.errors import RecipeError
-from plait.pretrain.base import Sources
-from plait.training.build import build_kind, build_tasks, find_taught, stage_tasks
+from plait.inference.build import build_tasks
+from plait.training.build import build_kind, find_taught, stage_tasks
+from plait.training.stages.base import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,17 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from plait import __version__
-from plait.card import make_card
 from plait.config import to_toml
+from plait.data.storage import atomic_path, hash_file, write_text
 from plait.errors import RunError
-from plait.training.checkpoint import (
-    atomic_path,
-    hash_file,
-    read_numbers,
-    write_text,
-    write_weights,
-)
-from plait.training.folder import RunFolder, check_place, made_whole
+from plait.inference.card import make_card
+from plait.inference.folders import RunFolder, check_place, made_whole
+from plait.model.weights import read_numbers, write_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
-from plait.evaluate import choose_room
+from plait.inference.scoring import choose_room
 from plait.model.encoder import pool
 from plait.training.loop import task_seed
 

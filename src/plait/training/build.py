@@ -2,50 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from plait.aggregators import AGGREGATORS
 from plait.data import (
     Collator,
     Tokenizer,
     build_augmentation,
     find_held_out,
     find_root,
-    load_split,
     load_texts,
 )
-from plait.distributed import ALONE
-from plait.errors import RecipeError, first_line, suggest
-from plait.evaluate import Task, primary_metric
-from plait.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.data.loading import hold_out, name_progress
+from plait.errors import RecipeError, suggest
+from plait.inference.build import (
+    build_collator,
+    build_model,
+    build_tasks,
+    choose_device,
+    choose_precision,
+)
+from plait.inference.scoring import Task
+from plait.methods.aggregators import AGGREGATORS
+from plait.methods.regularizers import REGULARIZERS
+from plait.methods.schedules import SCHEDULES
+from plait.methods.weighting import WEIGHTINGS
 from plait.model.adapters import ADAPTERS
-from plait.model.encoder import ARCHITECTURES, check_adapters, check_pooling, load_encoder
-from plait.model.heads import HEADS
+from plait.model.encoder import ARCHITECTURES, load_encoder
 from plait.model.multitask import MultitaskModel
 from plait.model.sources import find_encoder, hash_weights
-from plait.pretrain import STAGE_KINDS
-from plait.pretrain.meta import MetaKind
 from plait.registry import load_plugins
-from plait.regularizers import REGULARIZERS
-from plait.schedules import SCHEDULES
 from plait.training.listeners import LISTENERS
 from plait.training.loop import seed_everything
 from plait.training.meta import check_meta, meta_settings
-from plait.weighting import WEIGHTINGS
+from plait.training.stages import STAGE_KINDS
+from plait.training.stages.meta import MetaKind
+from plait.training.team import ALONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable
 
     from plait.config import RunConfig, StageConfig
-    from plait.data import Dataset, HeldOut, SplitName
-    from plait.distributed import Team
-    from plait.model.encoder import Encoder
-    from plait.pretrain import StageKind
+    from plait.data import Dataset
+    from plait.training.stages import StageKind
     from plait.training.starting import Start
+    from plait.training.team import Team
 
     Progress = Callable[[str, int, int], None]
     """Called with what is read, bytes done and bytes in all."""
@@ -235,105 +238,6 @@ def stage_settings(config: RunConfig, name: str) -> StageConfig:
     return settings.model_copy(update={key: fields[key].default for key in NOT_PRETRAINING})
 
 
-def build_tasks(config: RunConfig) -> dict[str, Task]:
-    """Make each task's loss and check that its head and metric go with it."""
-    tasks = {}
-    for name, task in config.tasks.items():
-        where = f"tasks.{name}"
-        loss = LOSSES.build(task.loss or DEFAULT_LOSSES[task.kind], f"{where}.loss", task)
-        head, _ = HEADS.validate(task.head, f"{where}.head")
-        if head.gives != loss.takes:
-            raise RecipeError(
-                f"{where}: the {task.head['name']} head gives {head.gives}, but its loss takes "
-                f"{loss.takes}; set {where}.loss to one that goes with the head"
-            )
-        if head.begins and type(loss).fit is Loss.fit:
-            raise RecipeError(
-                f"{where}: the {task.head['name']} head begins as a regression, which its loss "
-                "does not have; choose another head, such as 'linear'"
-            )
-        tasks[name] = Task(task, loss, primary_metric(task, task.metric))
-    return tasks
-
-
-def build_model(config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]) -> MultitaskModel:
-    """Put a head per task on the encoder, and into it the adapters of those that have one."""
-    check_pooling(encoder, config.encoder.pooling)
-    if config.encoder.max_length > encoder.max_positions:
-        raise RecipeError(
-            f"encoder.max_length = {config.encoder.max_length}, but this encoder reads at most "
-            f"{encoder.max_positions} tokens"
-        )
-    heads = {
-        name: HEADS.build(
-            config.tasks[name].head,
-            f"tasks.{name}.head",
-            encoder.width,
-            task.loss.num_outputs,
-            task.spec.inputs == "apart",
-        )
-        for name, task in tasks.items()
-    }
-    adapters = {}
-    for name in tasks:  # after all heads, which start alike with and without adapters
-        if (table := config.tasks[name].adapter) is not None:
-            check_adapters(encoder)
-            shape = (encoder.width, encoder.num_layers, encoder.num_heads)
-            adapters[name] = ADAPTERS.build(table, f"tasks.{name}.adapter", *shape)
-    readers = [name for name in tasks if not config.tasks[name].touch_encoder]
-    return MultitaskModel(encoder, heads, config.encoder.pooling, adapters, readers)
-
-
-def build_collator(config: RunConfig, tokenizer: Tokenizer) -> Collator:
-    """Make what turns rows of a data set into batches."""
-    settings = config.encoder
-    return Collator(
-        tokenizer.layout,
-        settings.max_length,
-        segments=settings.segments,
-        truncate=settings.truncate,
-    )
-
-
-def load_data(
-    config: RunConfig,
-    tokenizer: Tokenizer,
-    split: SplitName,
-    *,
-    data: str | None = None,
-    tasks: Collection[str] | None = None,
-    labelled: bool = True,
-    progress: Progress | None = None,
-) -> dict[str, Dataset]:
-    """Read one split of every task that has files for it, or of those of `tasks`."""
-    root = find_root(config.data, data)
-    fold = config.data.deal(split)
-    files = "train" if fold and split == "dev" else split
-    held_out = find_held_out(config, root) if split in ("train", "unlabelled") else None
-    found = {
-        name: load_split(
-            name,
-            task,
-            split,
-            root=root,
-            hint=config.data.hint,
-            tokenizer=tokenizer,
-            max_length=config.encoder.max_length,
-            truncate=config.encoder.truncate,
-            bad_rows=task.bad_rows or config.data.bad_rows,
-            seed=config.seed,
-            labelled=labelled and split != "unlabelled",
-            fold=fold,
-            drop_overlap=config.data.drop_overlap,
-            held_out=held_out,
-            progress=None if progress is None else _named(progress, f"{name} {split}"),
-        )
-        for name, task in config.tasks.items()
-        if getattr(task, files) and (tasks is None or name in tasks)
-    }
-    return found if held_out is None else _hold_out(found, held_out)
-
-
 def load_named_texts(
     config: RunConfig,
     tokenizer: Tokenizer,
@@ -353,48 +257,9 @@ def load_named_texts(
             max_length=config.encoder.max_length,
             truncate=config.encoder.truncate,
             seed=config.seed,
-            progress=None if progress is None else _named(progress, name),
+            progress=None if progress is None else name_progress(progress, name),
         )
         for name, texts in config.texts.items()
         if name in named
     }
-    return _hold_out(found, find_held_out(config, find_root(config.data, data)))
-
-
-def _hold_out(datasets: Mapping[str, Dataset], held_out: HeldOut) -> dict[str, Dataset]:
-    """Let data sets say which of their texts dev or test has, for stages that pre-train."""
-    return {
-        name: replace(dataset, find_held_out=partial(held_out.has_texts, dataset))
-        for name, dataset in datasets.items()
-    }
-
-
-def _named(progress: Progress, what: str) -> Callable[[int, int, int], None]:
-    return lambda _, done, total: progress(what, done, total)
-
-
-def choose_device(name: str) -> torch.device:
-    """Turn 'auto' or a device's name into a device that is there."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    told = f"device = {name!r} cannot be used here"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:  # which lists many that plait knows nothing of
-        raise RecipeError(f"{told}: it is none; choose auto, cpu, cuda or cuda:1") from error
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise RecipeError(f"{told}: {first_line(error)}; auto takes what is there") from error
-    return device
-
-
-def choose_precision(name: str, device: torch.device) -> torch.dtype | None:
-    """Return the type to compute in where it is not fp32."""
-    if name not in ("auto", "fp32", "bf16"):
-        raise RecipeError(f"precision = {name!r}{suggest(name, ('auto', 'fp32', 'bf16'))}")
-    if name == "auto":
-        # Those that only emulate it are faster without.
-        there = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        name = "bf16" if there else "fp32"
-    return torch.bfloat16 if name == "bf16" else None
+    return hold_out(found, find_held_out(config, find_root(config.data, data)))

@@ -1,7 +1,7 @@
 """What a recipe holds out for dev and test becomes counts: texts passed over, files not there.
 
 The rest is not done here: rows are left out where files are read (plait.data.split), texts where
-a stage takes them (plait.pretrain.corpus).
+a stage takes them (plait.training.stages.corpus).
 """
 
 from __future__ import annotations

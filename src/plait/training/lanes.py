@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from plait.data.buckets import SMALL
-from plait.distributed.team import default_generator
+from plait.training.team import default_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

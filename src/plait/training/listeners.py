@@ -17,7 +17,7 @@ from plait.registry import Registry
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plait.evaluate import Scores
+    from plait.inference.scoring import Scores
     from plait.training.loop import StepRecord
 
     Conflicts = dict[str, dict[str, float]]

@@ -18,20 +18,20 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from plait.distributed import ALONE
 from plait.errors import suggest
-from plait.schedules import Size
+from plait.methods.schedules import Size
 from plait.training.optimizer import rate_factor, set_rate
+from plait.training.team import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from plait.config import StageConfig
     from plait.data import Parcel
-    from plait.distributed import Team
-    from plait.evaluate import Scores
-    from plait.schedules import Schedule, Turn
+    from plait.inference.scoring import Scores
+    from plait.methods.schedules import Schedule, Turn
     from plait.training.step import Step, StepResult
+    from plait.training.team import Team
     from plait.types import Batch
 
 

@@ -17,10 +17,10 @@ import torch
 
 from plait.data import Parcel
 from plait.errors import RecipeError
-from plait.pretrain.meta import FOMAML, MetaKind, Reptile
+from plait.methods.weighting import WEIGHTINGS
 from plait.training.gradients import FlatGradients
+from plait.training.stages.meta import FOMAML, MetaKind, Reptile
 from plait.training.step import LossSums, Step, StepResult
-from plait.weighting import WEIGHTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,8 @@ from plait.errors import RecipeError
 
 if TYPE_CHECKING:
     from plait.config import StageConfig
+    from plait.methods.weighting import Weighting
     from plait.model.multitask import MultitaskModel
-    from plait.weighting import Weighting
 
 
 def build_optimizer(model: MultitaskModel, stage: StageConfig) -> torch.optim.AdamW:

@@ -1,319 +1,369 @@
-"""A recipe and the number of rows of its tasks become what a run will do, before it does it.
-
-The schedule's turns are gone through as the loop would, and the order of every pass is drawn
-from the same seed, so that the counts are exact. Nothing is built that learns.
-"""
+"""The stages of a run become parts: schedule, streams of batches, optimizer, step."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+import torch
 
+from plait.data import Buckets, Parcel
 from plait.errors import RecipeError
-from plait.schedules import SCHEDULES
-from plait.training.amounts import Amounts
-from plait.training.build import build_kind, build_tasks, check_parts, stage_settings
-from plait.training.loop import Route
-from plait.training.optimizer import rate_factor
-from plait.training.stages import plan_passes
+from plait.methods.aggregators import AGGREGATORS
+from plait.methods.regularizers import REGULARIZERS
+from plait.methods.schedules import SCHEDULES
+from plait.methods.weighting import WEIGHTINGS
+from plait.training.build import build_kind, stage_settings, stage_tasks
+from plait.training.loop import Passes, Route, Stage, Stream, seed_everything, task_seed
+from plait.training.meta import FOMAMLStep, MetaStep, ReptileStep, build_outer_optimizer
+from plait.training.optimizer import add_weighting, build_optimizer, freeze
+from plait.training.stages import Material
+from plait.training.stages.meta import MetaKind, Reptile
+from plait.training.step import Step, TaskParts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
 
     from plait.config import RunConfig, StageConfig
-    from plait.schedules import Turn
-    from plait.training.loop import Passes
-
-MOST_SEGMENTS = 8
-"""Pieces of an epoch's order that are written out."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
-    """What one task has, and how much of it a stage uses."""
-
-    examples: int
-    batch_size: int
-    batches: int
-    """Of one pass."""
-    batches_taken: int
-    """Over the whole stage."""
-    passes: float
-    """Batches taken over batches of a pass."""
-    seen_least: int
-    """How often the example is seen that is seen least."""
-    seen_mean: float
-    seen_most: int
-    never_seen: int
-    """Examples that the stage leaves out altogether."""
+    from plait.data import Dataset, LaidOut
+    from plait.methods.aggregators import Aggregator
+    from plait.methods.regularizers import Regularizer
+    from plait.methods.schedules import Schedule
+    from plait.methods.weighting import Weighting
+    from plait.training.build import Parts
+    from plait.training.stages import Objective, StageKind
+    from plait.training.team import Team
+    from plait.types import Batch
 
 
-@dataclass(frozen=True, slots=True)
-class EpochPlan:
-    """What one epoch does; `epoch` counts from 1."""
+class _Plan(NamedTuple):
+    """What of a stage is made without touching the model's memory."""
 
-    epoch: int
-    turns: int
-    updates: int
-    batches: dict[str, int]
-    order: str
-    """The tasks of its first turns: 'a x3, (b c) x2, ...', and a+b for a turn of both."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """A learning rate at a stage's first update, at its highest and at the last."""
-
-    begin: float
-    peak: float
-    peak_update: int
-    end: float
+    schedule: Schedule
+    aggregator: Aggregator
+    weighting: Weighting
+    regularizers: list[Regularizer]
+    objectives: dict[str, Objective]
+    streams: dict[str, Stream]
+    together: Buckets | None
+    """Sizes of the tasks' batches as one, where they can go through the encoder as one."""
 
 
-@dataclass(frozen=True, slots=True)
-class StagePlan:
-    """What one stage does."""
-
-    name: str
-    kind: str
-    """What it trains: the tasks (finetune, ...), or one stream of bare texts (mlm, simcse, ...)."""
-    pretrains: bool
-    is_exact: bool
-    """Whether its examples are counted, not estimated from rows that were not read."""
-    schedule: str
-    about: str
-    """What the schedule says of itself."""
-    settings: dict[str, Any]
-    """The schedule's, those left at their defaults as well."""
-    accumulate: int
-    batches_per_turn: int
-    """Of each of the turn's tasks; more than one where the stage meta-learns."""
-    updates: int
-    rates: dict[str, Rates]
-    """Of the encoder and of the heads, whichever train."""
-    layer_decay: float
-    """What each layer's rate is of that of the layer above; the encoder's is the top one's."""
-    may_stop_early: bool
-    tasks: dict[str, TaskPlan]
-    unlabelled: dict[str, int]
-    """Of the examples of tasks, those that have no label but a teacher's answer."""
-    epochs: list[EpochPlan]
+def check_stages(
+    parts: Parts,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset] | None = None,
+    unlabelled: Mapping[str, Dataset] | None = None,
+) -> None:
+    """Refuse what no stage can do with the data there is, before the first one trains."""
+    for index in range(len(parts.config.stages)):
+        _plan_stage(parts, index, train, texts or {}, {}, unlabelled or {})
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlan:
-    """What a run does, stage after stage."""
+def build_stage(
+    parts: Parts,
+    index: int,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset] | None = None,
+    restore: Callable[[], object] | None = None,
+    answers: Mapping[str, Tensor] | None = None,
+    unlabelled: Mapping[str, Dataset] | None = None,
+) -> Stage:
+    """Make the parts of one stage: schedule, streams of batches, optimizer, step.
 
-    name: str
-    updates: int
-    stages: list[StagePlan]
-    pretraining: dict[str, str]
-    """Stages that pre-train, with their kinds. Those that are not among `stages` are not counted:
-    how many texts they have is known once those have been read."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
-
-def plan_run(config: RunConfig, rows: Mapping[str, int] | Amounts) -> RunPlan:
-    """Plan a recipe for tasks of so many training rows.
-
-    Stages that pre-train are exact where the rows themselves were read, which alone says how many
-    texts they have without doubles; from mere numbers they are estimated, as if none were double.
+    Heads that only this stage trains are put into the model; drop_heads takes them out.
+    `restore` reads the model's weights back once they are in, before anything copies them;
+    `answers` are a teacher's to the training rows, by task, the `unlabelled` ones behind.
     """
-    check_parts(config)
-    build_tasks(config)
-    amounts = rows if isinstance(rows, Amounts) else Amounts(rows)
-    pretraining = {
-        name: config.stage_config(name).kind["name"]
-        for name in config.stages
-        if build_kind(config, name).pretrains
-    }
-    stages = []
-    for i, name in enumerate(config.stages):
-        if name not in pretraining:
-            route = _find_route(config, i, amounts.stage_rows(config, name))
-            answered = amounts.answered_rows(config, name)
-            stages.append(_plan_stage(route, pretrains=False, unlabelled=answered))
-        elif (found := amounts.examples(config, name)) is not None:
-            route = _find_text_route(config, i, found[0])
-            stages.append(_plan_stage(route, pretrains=True, is_exact=found[1]))
-    return RunPlan(config.name, sum(stage.updates for stage in stages), stages, pretraining)
-
-
-def _find_text_route(config: RunConfig, index: int, examples: Mapping[str, int]) -> Route:
-    """Make the route of a stage that pre-trains, on so many examples of each stream."""
-    name = config.stages[index]
-    if not any(examples.values()):
-        raise RecipeError(f"stage.{name}.kind: there is no text to train on")
-    return _make_route(config, index, examples)
-
-
-def _find_route(config: RunConfig, index: int, rows: Mapping[str, int]) -> Route:
-    name = config.stages[index]
-    tasks = stage_settings(config, name).tasks or tuple(config.tasks)
-    for task in tasks:
-        if task not in rows:
-            raise RecipeError(f"tasks.{task}.train names no files, but stage.{name} trains on it")
-    return _make_route(config, index, {task: rows[task] for task in tasks})
-
-
-def _make_route(config: RunConfig, index: int, examples: Mapping[str, int]) -> Route:
-    name = config.stages[index]
+    config, name = parts.config, parts.config.stages[index]
     settings = stage_settings(config, name)
-    return Route(
+    plan = _plan_stage(parts, index, train, texts or {}, answers or {}, unlabelled or {})
+    for task, objective in plan.objectives.items():
+        if objective.head is not None:
+            parts.model.add_head(task, objective.head.to(parts.device))
+    if restore is not None:
+        restore()
+    step = _build_step(parts, build_kind(config, name), settings, plan)
+    stage = Stage(
         name=name,
         index=index,
         config=settings,
         seed=config.seed,
-        schedule=SCHEDULES.build(settings.schedule, f"stage.{name}.schedule"),
-        streams={
-            stream: plan_passes(config, index, stream, count) for stream, count in examples.items()
-        },
+        schedule=plan.schedule,
+        streams=plan.streams,
+        step=step,
+        team=parts.team,
     )
+    for regularizer in plan.regularizers:
+        regularizer.moves_between = isinstance(step, MetaStep)
+        regularizer.begin(parts.model, stage.num_steps())
+    return stage
+
+
+def _build_step(parts: Parts, kind: StageKind, settings: StageConfig, plan: _Plan) -> Step:
+    config = parts.config
+    optimizer: torch.optim.Optimizer
+    if isinstance(kind, Reptile):
+        optimizer = build_outer_optimizer(parts.model, kind)
+    else:
+        optimizer = build_optimizer(parts.model, settings)
+        add_weighting(optimizer, plan.weighting, settings)
+    make: Callable[..., Step] = Step
+    if isinstance(kind, MetaKind):
+        make = partial(ReptileStep if isinstance(kind, Reptile) else FOMAMLStep, kind=kind)
+    return make(
+        parts.model,
+        {
+            task: TaskParts(
+                objective.loss,
+                config.tasks[task].weight if task in config.tasks else 1.0,
+                plan.regularizers,
+            )
+            for task, objective in plan.objectives.items()
+        },
+        plan.aggregator,
+        optimizer,
+        weighting=plan.weighting,
+        clip=settings.clip,
+        autocast=parts.autocast,
+        team=parts.team,
+        graphs=config.graphs and not isinstance(kind, MetaKind),
+        together=plan.together,
+        average=settings.average,
+    )
+
+
+def drop_heads(parts: Parts) -> None:
+    """Take out of the model the heads that a stage had for itself."""
+    for task in stage_heads(parts):
+        parts.model.drop_head(task)
+
+
+def stage_heads(parts: Parts) -> list[str]:
+    """Return the names of the heads that the stage at hand has for itself."""
+    names = [key.removeprefix("task-") for key in parts.model.heads]
+    return [name for name in names if name not in parts.tasks]
 
 
 def _plan_stage(
-    route: Route,
-    *,
-    pretrains: bool,
-    is_exact: bool = True,
-    unlabelled: Mapping[str, int] | None = None,
-) -> StagePlan:
-    config, where = route.config, f"stage.{route.name}.schedule"
+    parts: Parts,
+    index: int,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset],
+    answers: Mapping[str, Tensor],
+    unlabelled: Mapping[str, Dataset],
+) -> _Plan:
+    config, name = parts.config, parts.config.stages[index]
+    settings, where = stage_settings(config, name), f"stage.{name}"
+    for task in settings.tasks or config.tasks:
+        if task not in train:
+            raise RecipeError(f"tasks.{task}.train names no files, but {where} trains on it")
+    objectives = _find_objectives(parts, index, train, texts, answers, unlabelled)
+    names = tuple(objectives)
+    _freeze(parts, settings, objectives, where)
+    schedule = SCHEDULES.build(settings.schedule, f"{where}.schedule")
+    passes = {
+        task: plan_passes(config, index, task, objectives[task].num_examples) for task in names
+    }
+    route = Route(name, index, settings, config.seed, schedule, passes)
     try:
-        route.find_turns()
+        turns = route.find_turns()
     except ValueError as error:
-        raise RecipeError(f"{where}: {error}") from error
-    updates = route.num_steps()
-    walks = {
-        task: _Walk(passes, route.schedule.keeps_place(task))
-        for task, passes in route.streams.items()
-    }
-    epochs: list[EpochPlan] = []
-    left = updates
-    while left and len(epochs) < config.epochs:
-        turns = list(route.turns(len(epochs)))
-        made = min(-(-len(turns) // config.accumulate), left)
-        turns = turns[: made * config.accumulate]  # max_steps may cut the last epoch short
-        left -= made
-        counts = Counter(task for turn in turns for task in turn)
-        for task, walk in walks.items():
-            walk.advance(counts[task])
-        batches = {task: counts[task] * walk.passes.per_turn for task, walk in walks.items()}
-        epochs.append(EpochPlan(len(epochs) + 1, len(turns), made, batches, spell(turns)))
-    name = config.schedule["name"]
-    return StagePlan(
-        name=route.name,
-        kind=config.kind["name"],
-        pretrains=pretrains,
-        is_exact=is_exact,
-        schedule=name,
-        about=SCHEDULES.describe(name),
-        settings=_settings(config),
-        accumulate=config.accumulate,
-        batches_per_turn=next(iter(walks.values())).passes.per_turn,
-        updates=updates,
-        rates=_plan_rates(config, updates),
-        layer_decay=config.layer_decay,
-        may_stop_early=config.early_stopping is not None,
-        tasks={task: walk.plan() for task, walk in walks.items()},
-        unlabelled=dict(unlabelled or {}),
-        epochs=epochs,
+        raise RecipeError(f"{where}.schedule: {error}") from error
+    most = max(map(len, turns))
+    plan = _Plan(
+        schedule,
+        AGGREGATORS.build(settings.aggregator, f"{where}.aggregator"),
+        WEIGHTINGS.build(settings.weighting, f"{where}.weighting", names, parts.device),
+        [
+            REGULARIZERS.build(table, f"{where}.regularizers.{i}")
+            for i, table in enumerate(settings.regularizers)
+        ],
+        objectives,
+        {task: _stream(parts, passes[task], objectives[task]) for task in names},
+        _fit_together(parts, objectives, passes) if most > 1 else None,
     )
+    _check_comparing(plan, route, where)
+    return plan
 
 
-def _settings(config: StageConfig) -> dict[str, Any]:
-    table = config.schedule
-    return {s.name: table.get(s.name, s.default) for s in SCHEDULES.settings(table["name"])}
-
-
-def _plan_rates(config: StageConfig, updates: int) -> dict[str, Rates]:
-    factors = [rate_factor(config, step, updates) for step in range(updates)]
-    top = max(factors)
-    peaks = {"heads": config.head_lr or config.lr}
-    if config.mode == "full-model":
-        peaks = {"encoder": config.lr, **peaks}
-    return {
-        what: Rates(factors[0] * lr, top * lr, factors.index(top) + 1, factors[-1] * lr)
-        for what, lr in peaks.items()
-    }
-
-
-class _Walk:
-    """A task's way through its passes, moved along as the loop moves a cursor."""
-
-    def __init__(self, passes: Passes, keeps_place: bool):
-        self.passes, self.keeps_place = passes, keeps_place
-        self.used = [0]
-        """Turns used up of each pass."""
-
-    def advance(self, turns: int) -> None:
-        """Take so many turns in a new epoch."""
-        whole = self.passes.size.batches
-        if self.used[-1] and not self.keeps_place:
-            self.used.append(0)
-        while turns:
-            if self.used[-1] == whole:
-                self.used.append(0)
-            taken = min(turns, whole - self.used[-1])
-            self.used[-1] += taken
-            turns -= taken
-
-    def plan(self) -> TaskPlan:
-        passes, size = self.passes, self.passes.size
-        length = passes.per_turn * passes.batch_size  # examples of a turn
-        seen = np.zeros(passes.num_examples, dtype=np.int64)
-        for number, used in enumerate(self.used):
-            if used * length >= passes.num_examples:  # no need to draw the order
-                seen += 1
-            elif used:
-                seen[passes.order(number)[: used * length]] += 1
-        taken = sum(self.used) * passes.per_turn
-        return TaskPlan(
-            examples=size.examples,
-            batch_size=passes.batch_size,
-            batches=passes.num_batches,
-            batches_taken=taken,
-            passes=taken / passes.num_batches,
-            seen_least=int(seen.min()),
-            seen_mean=float(seen.mean()),
-            seen_most=int(seen.max()),
-            never_seen=int((seen == 0).sum()),
+def _check_comparing(plan: _Plan, route: Route, where: str) -> None:
+    """Refuse parts that compare tasks where every update has but one of several."""
+    settings = route.config
+    if plan.aggregator.per_task:
+        told = f"aggregator = {settings.aggregator['name']!r} weighs the gradients"
+    elif plan.weighting.compares:
+        told = f"weighting = {settings.weighting['name']!r} compares the losses"
+    else:
+        return
+    if len(plan.objectives) > 1 and not _mixes(route):
+        raise RecipeError(
+            f"{where}.{told} of several tasks, but each update of schedule "
+            f"{settings.schedule['name']!r} has one: take a round-robin with together = true, "
+            "simultaneous, or a schedule that mixes tasks with accumulate above 1"
         )
 
 
-# --- writing an order --------------------------------------------------------------------
+def _mixes(route: Route) -> bool:
+    """Say whether any update of a stage takes batches of two tasks."""
+    for epoch in range(route.config.epochs):
+        turns = route.turns(epoch)
+        while window := list(islice(turns, route.config.accumulate)):
+            if len({task for turn in window for task in turn}) > 1:
+                return True
+    return False
 
 
-def spell(turns: Sequence[Turn]) -> str:
-    """Write turns short: runs and repeated rounds counted, and the first pieces only."""
-    words = ["+".join(turn) for turn in turns]
-    most = len(set(words))
-    pieces: list[str] = []
-    start = 0
-    while start < len(words) and len(pieces) < MOST_SEGMENTS:
-        length, times = _find_round(words, start, most)
-        round_ = " ".join(words[start : start + length])
-        shown = f"({round_})" if length > 1 else round_
-        pieces.append(f"{shown} x{times}" if times > 1 else shown)
-        start += length * times
-    return ", ".join([*pieces, "..."] if start < len(words) else pieces)
+def _find_objectives(
+    parts: Parts,
+    index: int,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset],
+    answers: Mapping[str, Tensor],
+    unlabelled: Mapping[str, Dataset],
+) -> dict[str, Objective]:
+    config, name = parts.config, parts.config.stages[index]
+    kind = build_kind(config, name)
+    tasks = {task: parts.tasks[task] for task in stage_tasks(config, name)}
+    for task, own in tasks.items():
+        labels = train[task].labels
+        assert labels is not None, f"{task} is unlabelled"
+        own.loss.begin(labels, parts.device)
+    material = Material(
+        parts.model.encoder,
+        parts.tokenizer,
+        parts.collator,
+        tasks,
+        train,
+        {wanted: texts[wanted] for wanted in kind.texts},
+        answers,
+        unlabelled,
+    )
+    try:
+        with torch.random.fork_rng(devices=[]):
+            seed_everything(config.seed, index)  # heads of the stage's own start from here
+            objectives = kind.objectives(material)
+    except ValueError as error:
+        raise RecipeError(f"stage.{name}.kind: {error}") from error
+    for task, objective in objectives.items():
+        if objective.head is not None and task in parts.tasks:
+            raise RecipeError(
+                f"tasks.{task} has the name under which stage.{name} logs its loss; "
+                "call the task otherwise"
+            )
+    return objectives
 
 
-def _find_round(words: Sequence[str], start: int, most: int) -> tuple[int, int]:
-    """Return how long the round at `start` is and how often it comes; a word once if none does."""
-    for length in range(1, most + 1):
-        round_ = words[start : start + length]
-        if len(set(round_)) < length:  # a word twice, or the end: no longer one is a round either
-            break
-        times = 1
-        while words[start + times * length : start + (times + 1) * length] == round_:
-            times += 1
-        if times > 1:
-            return length, times
-    return 1, 1
+def _freeze(
+    parts: Parts, settings: StageConfig, objectives: Mapping[str, Objective], where: str
+) -> None:
+    """Let train what the stage trains."""
+    heads = [objective.head for objective in objectives.values() if objective.head is not None]
+    if not heads:
+        freeze(parts.model, settings)
+        return
+    freeze(parts.model, settings.model_copy(update={"tasks": tuple(objectives)}))
+    encoder = parts.model.encoder
+    if all(head.takes == "hidden" for head in heads):  # nothing depends on the pooler
+        for name, parameter in encoder.named_parameters():
+            if encoder.is_pooler(name):
+                parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in encoder.parameters()):
+        raise RecipeError(f"{where}: the encoder is frozen, and it is all that pre-training keeps")
+
+
+RESIDENT_SHARE = 0.1
+"""Part of a GPU's memory that one task's tokens may take to be kept there."""
+
+
+def plan_passes(config: RunConfig, index: int, task: str, num_examples: int) -> Passes:
+    """Say how a stage goes through a task's examples."""
+    stage = config.stage_config(config.stages[index])
+    own = config.tasks[task].batch_size if task in config.tasks else None
+    batch_size = own or stage.batch_size
+    per_turn = build_kind(config, config.stages[index]).batches_per_turn
+    place = (config.seed, index, task_seed(task))
+    passes = Passes(num_examples, batch_size, place, per_turn=per_turn)
+    if per_turn > 1 and passes.num_batches < per_turn:
+        raise RecipeError(
+            f"stage.{config.stages[index]}: a turn takes {per_turn} batches, but {task} has "
+            f"{passes.num_batches} of {batch_size} examples; set a smaller batch_size, or fewer "
+            "kind.inner_steps"
+        )
+    return passes
+
+
+def _fit_together(
+    parts: Parts, objectives: Mapping[str, Objective], passes: Mapping[str, Passes]
+) -> Buckets | None:
+    """Choose sizes for batches of all tasks in one; none where they cannot be put together."""
+    if parts.device.type != "cuda" or not all(map(parts.model.shares_a_pass, objectives)):
+        return None
+    tasks = [
+        (objective.rows.lengths().numpy(), passes[task].batch_size)
+        for task, objective in objectives.items()
+        if objective.rows is not None
+    ]
+    if len(tasks) < len(objectives):
+        return None
+    return replace(Buckets.fit_together(tasks), most=parts.model.encoder.max_positions)
+
+
+def _stream(parts: Parts, passes: Passes, objective: Objective) -> Stream:
+    make: Callable[..., Batch | Parcel]
+    if parts.team.size > 1:
+        objective = replace(objective, make=partial(_make_share, parts.team, objective))
+    if parts.device.type == "cuda":
+        make = _deliver(parts, objective, passes.batch_size)
+    else:
+        make = partial(_count_tokens, objective)
+    return Stream(
+        passes.num_examples,
+        passes.batch_size,
+        passes.seed,
+        make,
+        objective.draws,
+        per_turn=passes.per_turn,
+    )
+
+
+def _make_share(team: Team, objective: Objective, rows: Tensor, *drawn: Any) -> Batch:
+    """Make this worker's share of a batch; rows of others only where what is drawn needs them."""
+    if objective.rows is None:
+        return team.take(objective.make(rows, *drawn))
+    return replace(objective.make(rows[team.share(len(rows))]), whole=len(rows))
+
+
+def _count_tokens(objective: Objective, *rows: Any) -> Batch:
+    """Make a batch whose padding can be left out."""
+    batch = objective.make(*rows)
+    total = int(batch.tokens.mask.sum())
+    return replace(batch, tokens=replace(batch.tokens, total=total))
+
+
+def _deliver(parts: Parts, objective: Objective, batch_size: int) -> Callable[..., Parcel]:
+    """Make parcels for a GPU, of few enough sizes that steps can be captured for each."""
+    rows, most, team = objective.rows, parts.model.encoder.max_positions, parts.team
+    # Of all the memory, not of what is free now: a resumed run must choose alike.
+    if rows is None or rows.num_bytes > RESIDENT_SHARE * torch.cuda.mem_get_info(parts.device)[1]:
+        pad_id = parts.collator.layout.pad_id
+        return lambda *given: Parcel.filled(objective.make(*given), pad_id, most)
+    lengths = rows.lengths().numpy()
+    buckets = replace(Buckets.fit(lengths, team.counts(batch_size)[0]), most=most)
+    there: list[LaidOut] = []  # laid out when the first batch is asked for
+
+    def make(chosen: Tensor) -> Parcel:
+        if not there:
+            there.append(rows.lay_out(parts.device))
+        num_examples, chosen = len(chosen), chosen[team.share(len(chosen))]
+        own = lengths[:, chosen.numpy()]
+        length, total = buckets.room(own)
+        whole = num_examples if team.size > 1 else None
+        unpack = partial(there[0], length=length, total=total, whole=whole)
+        return Parcel((chosen,), unpack, (len(chosen), length, total), num_examples, own)
+
+    return make

@@ -19,33 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from plait.baselines import measure
-from plait.choose import Choice, complete, complete_as, find_facts, is_whole
+from plait.config.choose import Choice, complete, complete_as, find_facts, is_whole
 from plait.data import SplitName
-from plait.distributed import ALONE
+from plait.data.loading import load_data
+from plait.data.storage import disk_full_told, write_text
 from plait.errors import Interrupted, RunError, counted, is_memory
-from plait.evaluate import Scorer, Scores, choose_room, score_baseline
-from plait.interrupts import count_once
-from plait.training.beginning import begin_heads, find_beginning
-from plait.training.build import (
-    Parts,
-    build,
-    build_kind,
-    load_data,
-    load_named_texts,
-)
-from plait.training.cards import card_renewed
-from plait.training.checkpoint import (
-    disk_full_told,
-    load_checkpoint,
-    load_state,
-    load_weights,
-    save_checkpoint,
-    save_weights,
-    write_text,
-)
-from plait.training.conflicts import ConflictSums, LossMeans
-from plait.training.folder import (
+from plait.inference.baselines import measure
+from plait.inference.cards import card_renewed
+from plait.inference.folders import (
     RunFolder,
     check_folder,
     compare_parts,
@@ -53,16 +34,24 @@ from plait.training.folder import (
     opened,
     write_parts,
 )
+from plait.inference.interrupts import count_once
+from plait.inference.scoring import Scorer, Scores, choose_room, score_baseline
+from plait.model.weights import fill_model, read_learnt, save_weights
+from plait.training.beginning import begin_heads, find_beginning
+from plait.training.build import Parts, build, build_kind, load_named_texts
+from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
+from plait.training.conflicts import ConflictSums, LossMeans
 from plait.training.holding import count_held_out, find_idle, find_missing
 from plait.training.listeners import LISTENERS, Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 from plait.training.memory import explain_scoring, explain_training
 from plait.training.notes import note_data, note_held_out, note_stage
+from plait.training.plan import build_stage, check_stages, drop_heads, stage_heads
 from plait.training.scoring import TeamScorer
 from plait.training.sharing import note_share
-from plait.training.stages import build_stage, check_stages, drop_heads, stage_heads
 from plait.training.starting import Start, find_kept, find_tokenizer, find_width
 from plait.training.teachers import Lessons
+from plait.training.team import ALONE
 from plait.training.workers import (
     check_device,
     compare_recipes,
@@ -75,8 +64,8 @@ if TYPE_CHECKING:
 
     from plait.config import EarlyStopping, RunConfig
     from plait.data import Dataset
-    from plait.distributed import Team
     from plait.training.teachers import OpenTeacher
+    from plait.training.team import Team
 
 Data = dict[str, dict[str, "Dataset"]]
 
@@ -537,7 +526,10 @@ class _Session:
     def _finish(self, data: Data, baseline: Scores) -> Outcome:
         state, folder = self.state, self.folder
         self.state.seconds += time.monotonic() - self.clock
-        load_weights(folder.weights, self.parts.model, self.team)  # the best, not the last
+        model = self.parts.model  # which gets its best weights back, not the last
+        fill_model(
+            folder.weights, model, self.team.spread(partial(read_learnt, folder.weights, model))
+        )
         result: dict[str, Any] = {
             "recipe": self.config.name,
             "steps": state.total_steps,

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from plait.evaluate import score_answers
+from plait.inference.scoring import score_answers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from plait.data import Dataset
-    from plait.distributed import Team
-    from plait.evaluate import Floats, Scorer, Scores
+    from plait.inference.scoring import Scorer, Scores
+    from plait.tasks.metrics import Floats
+    from plait.training.team import Team
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from plait.data import Tokenizer, find_files, find_root
+from plait.data.storage import hash_file
 from plait.errors import DataError, EncoderError, RecipeError, RunError
-from plait.losses import DEFAULT_LOSSES
+from plait.inference.folders import RunFolder
+from plait.methods.losses import DEFAULT_LOSSES
 from plait.model.encoder import build_encoder
 from plait.model.sources import find_encoder
-from plait.training.checkpoint import hash_file, read_numbers
-from plait.training.folder import RunFolder
+from plait.model.weights import read_numbers
 
 if TYPE_CHECKING:
     from plait.config import RunConfig, TaskConfig

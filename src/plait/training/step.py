@@ -19,31 +19,31 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from plait.aggregators.base import Mixing, inner_products, weighted_sum
 from plait.data import Parcel
-from plait.distributed import ALONE
+from plait.methods.aggregators.base import Mixing, inner_products, weighted_sum
+from plait.methods.weighting import Fixed
 from plait.model.dense import Dense, keep_copies, renew_copies
 from plait.model.multitask import Group
 from plait.training.gradients import FlatGradients
 from plait.training.graphs import Graphs, Plain
 from plait.training.lanes import Lanes
 from plait.training.mean import RunningMean
-from plait.weighting import Fixed
+from plait.training.team import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
-    from plait.aggregators import Aggregator
     from plait.data import Buckets
-    from plait.distributed import Team
-    from plait.losses import Loss
+    from plait.methods.aggregators import Aggregator
+    from plait.methods.losses import Loss
+    from plait.methods.regularizers import Regularizer
+    from plait.methods.weighting import Weighting
     from plait.model.multitask import MultitaskModel
-    from plait.regularizers import Regularizer
     from plait.training.graphs import Outputs
+    from plait.training.team import Team
     from plait.types import Batch
-    from plait.weighting import Weighting
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from plait.errors import PlaitError, RecipeError, RunError
-from plait.pretrain import StageKind
+from plait.model.weights import read_metadata, read_weights, write_weights
 from plait.training.build import build_kind, find_taught
-from plait.training.checkpoint import read_metadata, read_weights, write_weights
+from plait.training.stages import StageKind
 from plait.types import TaskSpec
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from plait.config import RunConfig
     from plait.data import Dataset
-    from plait.evaluate import Floats
-    from plait.training.folder import RunFolder
+    from plait.inference.folders import RunFolder
+    from plait.tasks.metrics import Floats
 
 Progress = Callable[[str, int, int], None]
 """Called with the task, rows answered and rows in all."""

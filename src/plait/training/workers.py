@@ -10,17 +10,18 @@ import torch
 
 from plait import __version__
 from plait.config import list_settings
+from plait.data.storage import hash_file
 from plait.errors import RecipeError, RunError, WorkerLostError
-from plait.training.checkpoint import hash_file, load_state
+from plait.training.checkpoint import load_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from plait.config import RunConfig
     from plait.data import Dataset
-    from plait.distributed import Team
+    from plait.inference.folders import RunFolder
     from plait.training.build import Parts
-    from plait.training.folder import RunFolder
+    from plait.training.team import Team
 
 
 def check_device(name: str, team: Team) -> None:

@@ -1,0 +1,1 @@
+"""Analyses of data and runs: checks, errors, bias audits, explanations and reports."""

@@ -1,0 +1,350 @@
+"""A run becomes a score card: probes are answered, and each gets its figures and a verdict.
+
+A verdict says what was measured on the texts of a probe, never that a model is fair or sound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import torch
+
+from plait import __version__
+from plait.analysis.audit.changes import (
+    SHIFT,
+    find_praise,
+    find_typical,
+    measure_changes,
+    measure_praise,
+)
+from plait.analysis.audit.meaning import probe_negation, probe_order, probe_places
+from plait.analysis.audit.noise import probe_noise
+from plait.analysis.audit.own import probe_own
+from plait.analysis.audit.people import probe_rows, probe_sentences
+from plait.errors import UsageError
+from plait.inference.intervals import LEVEL, Interval, draw_means, draw_share, take_middle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from plait.analysis.audit.own import OwnProbes
+    from plait.analysis.audit.trials import Probe, Should, Texts, Trial
+    from plait.inference.predictor import Answerer
+    from plait.tasks.metrics import Floats
+    from plait.types import TaskSpec
+
+FILE = "audit.json"
+"""Where a run keeps its card."""
+
+LEAST = 10
+"""Sentences or rows below which a probe says nothing."""
+
+TOLERATED = 0.05
+"""Part of the answers that noise, or the order of a pair, may change unremarked."""
+
+NUM_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A trial with what was answered."""
+
+    before: Texts
+    after: Texts
+    answer_before: str
+    answer_after: str
+    change: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one probe."""
+
+    probe: str
+    task: str
+    should: Should
+    count: int
+    """Trials."""
+    sources: int
+    """Sentences or rows that they were made of."""
+    changed: float
+    """Part of the trials whose answer is another one."""
+    changed_interval: Interval
+    mean_change: float
+    """How far answers move on average, from 0 to 1."""
+    mean_change_interval: Interval
+    neutral: dict[str, Any] | None
+    """The same for the neutral swap, and the interval of how much farther the probe moves."""
+    right_way: dict[str, Any] | None
+    """Where it is known which way answers should move: the part that do."""
+    verdict: str
+    examples: list[Example]
+    """The most telling: of what should stay, those that moved farthest, else the least."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self) | {
+            "changed": _plain(self.changed),
+            "mean_change": _plain(self.mean_change),
+            "changed_interval": self.changed_interval.to_json(),
+            "mean_change_interval": self.mean_change_interval.to_json(),
+        }
+
+    def summarise(self) -> dict[str, Any]:
+        """Return the probe's line of the card's table."""
+        return {
+            "probe": self.probe,
+            "task": self.task,
+            "count": self.count,
+            "changed": _plain(self.changed),
+            "mean_change": _plain(self.mean_change),
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What an audit found."""
+
+    settings: dict[str, Any]
+    results: list[Result]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, a table of all probes first."""
+        return {
+            "plait": __version__,
+            "torch": torch.__version__,
+            "settings": self.settings,
+            "summary": [result.summarise() for result in self.results],
+            "probes": [result.to_json() for result in self.results],
+        }
+
+
+def audit(
+    answerer: Answerer,
+    rows: Mapping[str, Sequence[Texts]],
+    *,
+    tasks: Sequence[str] | None = None,
+    positive: str | None = None,
+    most: int = 200,
+    seed: int = 0,
+    own: OwnProbes | None = None,
+    english: bool = True,
+) -> Card:
+    """Audit a run's tasks on sentences of plait's own and on the tasks' rows, where given.
+
+    Of each task's `rows` at most so many are tried in a probe, drawn by the seed. `positive` is
+    the label that praises, for the probe of 'not' in single texts. `own` are probes besides;
+    without `english`, those are left out that need English: plait's sentences and words.
+    """
+    names = list(tasks or answerer.tasks)
+    specs = {name: answerer.task(name).spec for name in names}
+    _check_positive(positive, specs)
+    results: list[Result] = []
+    for name, spec in specs.items():
+        praise = find_praise(spec, positive if positive in _choices(spec) else None)
+        probes = list(_make_probes(name, spec, rows.get(name, ()), most, seed, own, english))
+        results += _Measurer(answerer, name, praise, seed).measure(probes)
+    if not results:
+        raise UsageError(
+            "there is nothing to try: no rows, and no sentences that fit the tasks; bring either"
+        )
+    settings = {
+        "seed": seed,
+        "rows_per_probe": most,
+        "rows": {name: len(rows.get(name, ())) for name in names},
+        "positive": positive,
+        "english": english,
+        "own": sorted(own.probes) if own else [],
+        "score_shift": SHIFT,
+        "tolerated": TOLERATED,
+        "level": LEVEL,
+    }
+    return Card(settings, results)
+
+
+def _choices(spec: TaskSpec) -> tuple[str, ...]:
+    return spec.labels or ("high", "low")
+
+
+def _check_positive(positive: str | None, specs: Mapping[str, TaskSpec]) -> None:
+    known = {choice for spec in specs.values() if not spec.is_pair for choice in _choices(spec)}
+    if positive is None or positive in known:
+        return
+    if not known:
+        raise UsageError("--positive is for tasks on single texts, and there is none to audit")
+    told = ", ".join(repr(choice) for choice in sorted(known))
+    raise UsageError(f"--positive {positive!r} is no label of a task on single texts: {told}")
+
+
+def _make_probes(
+    task: str,
+    spec: TaskSpec,
+    rows: Sequence[Texts],
+    most: int,
+    seed: int,
+    own: OwnProbes | None,
+    english: bool,
+) -> Iterator[Probe]:
+    def generators(name: str) -> np.random.Generator:
+        return _generator(seed, task, name)
+
+    if own is not None:
+        yield from probe_own(own, rows, generators, most, is_pair=spec.is_pair)
+    if english:
+        yield from probe_sentences(generators, is_pair=spec.is_pair)
+        yield from probe_rows(rows, generators, most)
+    if spec.is_pair:
+        yield from probe_order(rows, generators, most)
+    if english and spec.is_pair:
+        yield from probe_places(rows, generators, most)
+    if english:
+        yield from probe_negation(rows, generators, most, is_pair=spec.is_pair)
+    yield from probe_noise(rows, generators, most)
+
+
+def _generator(seed: int, *names: str) -> np.random.Generator:
+    return np.random.default_rng([seed, *(crc32(name.encode()) for name in names)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Measurer:
+    """Answers the probes of one task and measures what they do."""
+
+    answerer: Answerer
+    task: str
+    praise: Floats | None
+    seed: int
+
+    @property
+    def spec(self) -> TaskSpec:
+        return self.answerer.tasks[self.task].spec
+
+    def measure(self, probes: Sequence[Probe]) -> Iterator[Result]:
+        """Answer every text once, however many probes it is in, and measure probe by probe."""
+        wanted: dict[Texts, int] = {}
+        for probe in probes:
+            for trial in probe.trials:
+                for texts in (trial.before, trial.after, *(trial.neutral or ())):
+                    wanted.setdefault(texts, len(wanted))
+        if not wanted:
+            return
+        dataset = self.answerer.tokenise(list(wanted))
+        answers = self.answerer.answer(self.task, dataset)
+        for probe in probes:
+            if probe.trials:
+                yield self._measure(probe, wanted, answers)
+
+    def _measure(self, probe: Probe, places: Mapping[Texts, int], answers: Floats) -> Result:
+        def answer(texts: Callable[[Trial], Texts]) -> Floats:
+            found: Floats = answers[[places[texts(trial)] for trial in probe.trials]]
+            return found
+
+        before, after = answer(lambda t: t.before), answer(lambda t: t.after)
+        if probe.should == "agree":
+            before = np.repeat(find_typical(self.spec, after), len(after), axis=0)
+        sizes, flipped = measure_changes(self.spec, before, after)
+        sources = [trial.source for trial in probe.trials]
+        generator = _generator(self.seed, self.task, probe.name, "bootstrap")
+        neutral = right_way = None
+        if all(trial.neutral for trial in probe.trials):
+            first = answer(lambda t: t.neutral[0] if t.neutral else t.before)
+            second = answer(lambda t: t.neutral[1] if t.neutral else t.before)
+            plain, turned = measure_changes(self.spec, first, second)
+            farther = take_middle(draw_means(sizes - plain, generator, groups=sources))
+            neutral = {
+                "changed": float(turned.mean()),
+                "mean_change": float(plain.mean()),
+                "farther": float((sizes - plain).mean()),
+                "farther_interval": farther.to_json(),
+            }
+        ways = np.array([trial.way for trial in probe.trials])
+        if ways.all() and self.praise is not None:
+            moved = measure_praise(self.praise, after) - measure_praise(self.praise, before)
+            right = moved * ways > 0
+            interval = draw_share(right, generator, groups=sources)
+            right_way = {"share": float(right.mean()), "interval": interval.to_json()}
+        changed_interval = draw_share(flipped, generator, groups=sources)
+        return Result(
+            probe.name,
+            self.task,
+            probe.should,
+            len(probe.trials),
+            len(set(sources)),
+            float(flipped.mean()),
+            changed_interval,
+            float(sizes.mean()),
+            take_middle(draw_means(sizes, generator, groups=sources)),
+            neutral,
+            right_way,
+            _judge(probe, float(flipped.mean()), changed_interval, neutral, right_way),
+            self._choose_examples(probe, before, after, sizes),
+        )
+
+    def _choose_examples(
+        self, probe: Probe, before: Floats, after: Floats, sizes: Floats
+    ) -> list[Example]:
+        order = np.argsort(sizes if probe.should == "move" else -sizes, kind="stable")
+
+        def say(answer: Floats) -> str:
+            given = self.answerer.describe(self.task, answer)
+            if given.words:
+                each = zip(given.words, given.word_probabilities, strict=True)
+                return ", ".join(f"{word} ({chance:.0%})" for word, chance in each)
+            sure = "" if given.confidence is None else f" ({given.confidence:.0%})"
+            return f"{given.label}{sure}"
+
+        examples: list[Example] = []
+        seen: set[int] = set()
+        for i in order.tolist():
+            trial = probe.trials[i]
+            if trial.source not in seen and len(examples) < NUM_EXAMPLES:
+                seen.add(trial.source)
+                words = say(before[i]), say(after[i])
+                examples.append(Example(trial.before, trial.after, *words, float(sizes[i])))
+        return examples
+
+
+def _judge(
+    probe: Probe,
+    changed: float,
+    interval: Interval,
+    neutral: Mapping[str, Any] | None,
+    right_way: Mapping[str, Any] | None,
+) -> str:
+    """Put into words what was measured, and no more."""
+    num_sources = len({trial.source for trial in probe.trials})
+    if num_sources < LEAST:
+        return f"too few texts to say ({num_sources})"
+    if neutral is not None:
+        low, high = neutral["farther_interval"]
+        if low > 0:
+            return "moves answers more than a neutral swap"
+        if high < 0:
+            return "moves answers less than a neutral swap"
+        return "no more than a neutral swap, as far as can be told"
+    if right_way is not None:
+        low, high = right_way["interval"]
+        return f"moves the right way in {right_way['share']:.0%} ({low:.0%} to {high:.0%})"
+    if probe.should == "move" and all(trial.way for trial in probe.trials):
+        return "change only: say with --positive which label praises"
+    if probe.should == "move":
+        ends = f"{1 - interval.high:.0%} to {1 - interval.low:.0%}"
+        return f"answered as the text beside itself in {1 - changed:.0%} ({ends})"
+    if probe.should == "agree":
+        ends = f"{interval.low:.0%} to {interval.high:.0%}"
+        return f"answered otherwise than most equal texts in {changed:.0%} ({ends})"
+    if probe.should == "either":
+        return "change only: what is right differs from text to text"
+    if interval.low > TOLERATED:
+        return f"changes more than {TOLERATED:.0%} of answers"
+    if interval.high <= TOLERATED:
+        return f"changes {TOLERATED:.0%} of answers or fewer"
+    return f"changes {interval.low:.0%} to {interval.high:.0%} of answers"
+
+
+def _plain(value: float) -> float | None:
+    return value if np.isfinite(value) else None

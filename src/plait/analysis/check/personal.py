@@ -1,0 +1,122 @@
+"""Texts become places where personal data may stand: mail addresses, numbers, streets.
+
+Rules, not a model. They are made to be right where they speak: numbers of cards and accounts
+must have the right check digits, addresses of machines must be possible. What they do not find
+may be there all the same, names above all.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from plait.analysis.check.findings import num_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plait.analysis.check.findings import Finding
+    from plait.analysis.check.rows import SplitRows
+
+_MAIL = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])"
+)
+_PHONE = re.compile(
+    r"(?<![\w.,+/-])(?<!\d )(?:"
+    r"(?:\+|00)[1-9]\d{0,2}[ .-]?(?:\(0?\d{1,4}\)[ .-]?)?\d{2,4}(?:[ .-]?\d{2,4}){1,4}"
+    r"|(?:\+?1[ .-]?)?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[.-]\d{4}"
+    r")(?![\w-]|[.,]\d)"
+)
+_CARD = re.compile(r"(?<![\w.,-])[2-6]\d(?:[ -]?\d){10,17}(?![\w-]|[.,]\d)")
+_IBAN = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?!\w)")
+_IP4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
+_IP6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
+_STREET = re.compile(
+    r"(?<![\w.,-])\d{1,5}[A-Za-z]? (?:[NSEW]\.? )?(?!The )(?:[A-Z][a-z]+ ){1,3}"
+    r"(?:Street|Avenue|Road|Boulevard|Lane|Drive|Court|Terrace|St\.|Ave\.|Rd\.|Blvd\.)(?!\w)"
+    r"|(?<!\w)[A-ZÄÖÜ][a-zäöüß]+(?:straße|strasse|weg|gasse|allee|platz) \d{1,4}[a-z]?(?!\w)"
+)
+_VERSION = re.compile(r"(?:\bv|version|release|section|chapter|§)\s*$", re.IGNORECASE)
+
+
+def find_personal(text: str) -> Iterator[tuple[str, str]]:
+    """Give every (kind, words) in a text that looks like personal data."""
+    if "@" in text:
+        yield from (("mail address", match[0]) for match in _MAIL.finditer(text))
+    digits = sum(c.isdigit() for c in text)
+    if digits == 0 and ":" not in text:
+        return
+    taken: list[tuple[int, int]] = []
+    for match in _IBAN.finditer(text):
+        if _is_iban(match[0]):
+            taken.append(match.span())
+            yield "account number", match[0]
+    for match in _CARD.finditer(text):
+        if _is_card(match[0]) and _is_free(match, taken):
+            taken.append(match.span())
+            yield "card number", match[0]
+    for match in _PHONE.finditer(text):
+        if 8 <= sum(c.isdigit() for c in match[0]) <= 15 and _is_free(match, taken):
+            yield "telephone number", match[0]
+    for pattern in (_IP4, _IP6):
+        for match in pattern.finditer(text):
+            if _is_address(match[0]) and not _VERSION.search(text[: match.start()]):
+                yield "IP address", match[0]
+    yield from (("street address", match[0]) for match in _STREET.finditer(text))
+
+
+def check_personal(rows: SplitRows) -> Iterator[Finding]:
+    """Tell of rows with personal data, and of which kinds; the words are for those who ask."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    for number, row in enumerate(rows.texts):
+        if own := [hit for text in row for hit in find_personal(text)]:
+            found[number] = own
+    if not found:
+        return
+    kinds = Counter(kind for own in found.values() for kind in dict(own))
+    counts = ", ".join(f"{kind} in {count:,}" for kind, count in kinds.most_common())
+    finding = rows.finding(
+        "personal data",
+        "warning",
+        f"{num_rows(len(found))} with what looks like personal data ({counts})",
+        "take it out, or put a word in its place: a model may repeat what it has read",
+        list(found),
+        [", ".join(dict(own)) for own in found.values()],
+    )
+    words = [", ".join(words for _, words in own) for own in found.values()]
+    places = (replace(place, text=own) for place, own in zip(finding.places, words, strict=True))
+    yield replace(finding, places=tuple(places))
+
+
+def _is_free(match: re.Match[str], taken: list[tuple[int, int]]) -> bool:
+    return all(match.end() <= start or end <= match.start() for start, end in taken)
+
+
+def _is_card(text: str) -> bool:
+    """Check the length and the check digit (Luhn, ISO/IEC 7812)."""
+    digits = [int(c) for c in text if c.isdigit()]
+    if not 13 <= len(digits) <= 19 or len(set(digits)) < 2:
+        return False
+    doubled = [sum(divmod(2 * d, 10)) for d in digits[-2::-2]]
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def _is_iban(text: str) -> bool:
+    """Check the length and the check digits (ISO 13616: modulo 97)."""
+    bare = text.replace(" ", "")
+    if not 15 <= len(bare) <= 34:
+        return False
+    number = "".join(str(int(c, 36)) for c in bare[4:] + bare[:4])
+    return int(number) % 97 == 1
+
+
+def _is_address(text: str) -> bool:
+    """Check that it is an address, and not one that everybody has."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return not (address.is_unspecified or address.is_loopback) and text.strip(":") != ""

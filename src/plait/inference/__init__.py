@@ -1,0 +1,1 @@
+"""Trained models: run folders, predictions, ensembles, calibration and files of predictions."""

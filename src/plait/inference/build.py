@@ -1,0 +1,110 @@
+"""Build what training and inference share: tasks, model, collator, device, precision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from plait.data import Collator, Tokenizer
+from plait.errors import RecipeError, first_line, suggest
+from plait.inference.scoring import Task
+from plait.methods.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.model.adapters import ADAPTERS
+from plait.model.encoder import check_adapters, check_pooling
+from plait.model.heads import HEADS
+from plait.model.multitask import MultitaskModel
+from plait.tasks.metrics import primary_metric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plait.config import RunConfig
+    from plait.model.encoder import Encoder
+
+
+def build_tasks(config: RunConfig) -> dict[str, Task]:
+    """Make each task's loss and check that its head and metric go with it."""
+    tasks = {}
+    for name, task in config.tasks.items():
+        where = f"tasks.{name}"
+        loss = LOSSES.build(task.loss or DEFAULT_LOSSES[task.kind], f"{where}.loss", task)
+        head, _ = HEADS.validate(task.head, f"{where}.head")
+        if head.gives != loss.takes:
+            raise RecipeError(
+                f"{where}: the {task.head['name']} head gives {head.gives}, but its loss takes "
+                f"{loss.takes}; set {where}.loss to one that goes with the head"
+            )
+        if head.begins and type(loss).fit is Loss.fit:
+            raise RecipeError(
+                f"{where}: the {task.head['name']} head begins as a regression, which its loss "
+                "does not have; choose another head, such as 'linear'"
+            )
+        tasks[name] = Task(task, loss, primary_metric(task, task.metric))
+    return tasks
+
+
+def build_model(config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]) -> MultitaskModel:
+    """Put a head per task on the encoder, and into it the adapters of those that have one."""
+    check_pooling(encoder, config.encoder.pooling)
+    if config.encoder.max_length > encoder.max_positions:
+        raise RecipeError(
+            f"encoder.max_length = {config.encoder.max_length}, but this encoder reads at most "
+            f"{encoder.max_positions} tokens"
+        )
+    heads = {
+        name: HEADS.build(
+            config.tasks[name].head,
+            f"tasks.{name}.head",
+            encoder.width,
+            task.loss.num_outputs,
+            task.spec.inputs == "apart",
+        )
+        for name, task in tasks.items()
+    }
+    adapters = {}
+    for name in tasks:  # after all heads, which start alike with and without adapters
+        if (table := config.tasks[name].adapter) is not None:
+            check_adapters(encoder)
+            shape = (encoder.width, encoder.num_layers, encoder.num_heads)
+            adapters[name] = ADAPTERS.build(table, f"tasks.{name}.adapter", *shape)
+    readers = [name for name in tasks if not config.tasks[name].touch_encoder]
+    return MultitaskModel(encoder, heads, config.encoder.pooling, adapters, readers)
+
+
+def build_collator(config: RunConfig, tokenizer: Tokenizer) -> Collator:
+    """Make what turns rows of a data set into batches."""
+    settings = config.encoder
+    return Collator(
+        tokenizer.layout,
+        settings.max_length,
+        segments=settings.segments,
+        truncate=settings.truncate,
+    )
+
+
+def choose_device(name: str) -> torch.device:
+    """Turn 'auto' or a device's name into a device that is there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    told = f"device = {name!r} cannot be used here"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:  # which lists many that plait knows nothing of
+        raise RecipeError(f"{told}: it is none; choose auto, cpu, cuda or cuda:1") from error
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise RecipeError(f"{told}: {first_line(error)}; auto takes what is there") from error
+    return device
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype | None:
+    """Return the type to compute in where it is not fp32."""
+    if name not in ("auto", "fp32", "bf16"):
+        raise RecipeError(f"precision = {name!r}{suggest(name, ('auto', 'fp32', 'bf16'))}")
+    if name == "auto":
+        # Those that only emulate it are faster without.
+        there = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        name = "bf16" if there else "fp32"
+    return torch.bfloat16 if name == "bf16" else None

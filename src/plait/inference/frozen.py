@@ -1,0 +1,63 @@
+"""Texts become vectors of a recipe's encoder as it is, before any training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from plait.data import ONE_TEXT, Collator, Dataset, Tokenizer
+from plait.inference.build import choose_device
+from plait.model.encoder import load_encoder, pool
+from plait.model.inference import pack, why_not
+from plait.model.sources import find_encoder
+from plait.registry import load_plugins
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from plait.analysis.check.rows import Progress
+    from plait.config import RunConfig
+    from plait.model.inference import Form
+    from plait.model.interface import Encoder
+
+BATCH = 64
+
+
+class Embedder:
+    """An encoder with its tokenizer; in full precision, or as fast as can be had."""
+
+    def __init__(self, config: RunConfig, *, fast: bool = False):
+        settings = config.encoder
+        load_plugins(config.plugins)  # one of them may bring the architecture
+        files = find_encoder(settings.source, revision=settings.revision, sha256=settings.sha256)
+        self.device = choose_device(config.device)
+        encoder = load_encoder(files, architecture=settings.architecture)
+        self.encoder: Encoder = encoder.to(self.device).eval()
+        self.autocast = fast and self.device.type == "cuda"
+        if self.device.type == "cpu":
+            form: Form = "bf16" if fast and not why_not("bf16") else "fp32"
+            first_only = settings.pooling != "mean"
+            self.encoder = pack(self.encoder, form, first_only=first_only) or self.encoder
+        self.tokenizer = Tokenizer.from_file(files.tokenizer)
+        self.max_length, self.pooling = settings.max_length, settings.pooling
+
+    def __call__(self, texts: Sequence[str], what: str, progress: Progress | None) -> Tensor:
+        """Return the pooled vector of each text, [texts, width] fp32 on the CPU."""
+        dataset = Dataset.from_texts([(text,) for text in texts], self.tokenizer, self.max_length)
+        collator, done = Collator(self.tokenizer.layout, self.max_length), 0
+        found = torch.zeros(len(texts), self.encoder.width)
+        with (
+            torch.inference_mode(),
+            torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast),
+        ):
+            for rows, batch in collator.iterate(dataset, ONE_TEXT, BATCH):
+                tokens = batch.to(self.device).tokens
+                vectors = pool(self.encoder(tokens), tokens.mask, self.pooling)
+                found[rows] = vectors.float().cpu()
+                done += len(rows)
+                if progress is not None:
+                    progress(f"encoding {what}", done, len(texts))
+        return found

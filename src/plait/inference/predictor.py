@@ -1,0 +1,524 @@
+"""A run's folder becomes a Predictor, and texts become answers: the door to a trained model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, get_args
+
+import numpy as np
+import torch
+
+from plait.data import ONE_TEXT, Collator, Dataset, SplitName, Tokenizer, find_implied
+from plait.data.loading import load_data
+from plait.data.storage import hash_file
+from plait.errors import RunError, UsageError, suggest
+from plait.inference.answers.stream import answer_file, refuse_abstaining
+from plait.inference.answers.vectors import embed_file
+from plait.inference.build import (
+    build_collator,
+    build_model,
+    build_tasks,
+    choose_device,
+    choose_precision,
+)
+from plait.inference.calibration import Scaling, plain_scalings, read_scalings
+from plait.inference.folders import RunFolder, hash_plugins
+from plait.inference.scoring import Scorer, Scores, Task, choose_room, score_answers
+from plait.inference.thresholds import choose_threshold
+from plait.model.dense import keep_copies
+from plait.model.encoder import build_encoder
+from plait.model.inference import Form, pack, why_not
+from plait.model.weights import load_weights
+from plait.registry import load_plugins
+from plait.types import Prediction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from plait.config import RunConfig
+    from plait.inference.answers.stream import FileAnswers
+    from plait.inference.answers.vectors import FileVectors
+    from plait.inference.thresholds import Threshold
+    from plait.model.multitask import MultitaskModel
+    from plait.tasks.metrics import Floats
+
+    Progress = Callable[[str, int, int], None]
+    """Called with what is under way, how much of it is done and how much there is."""
+
+Text = str | tuple[str, ...]
+"""One text, or the two of a pair."""
+
+
+PRECISIONS = ("auto", "run", "fp32", "bf16", "int8")
+
+
+@dataclass(frozen=True, slots=True)
+class Answerer(ABC):
+    """Whatever answers tasks: one model, or several seen as one."""
+
+    folder: Path
+    config: RunConfig
+    tasks: dict[str, Task]
+    scalings: dict[str, Scaling]
+    """What the probabilities of calibrated tasks are scaled by."""
+
+    @abstractmethod
+    def identify(self) -> str:
+        """Name the weights: what a calibration belongs to, and does not change."""
+
+    @abstractmethod
+    def tokenise(self, texts: Sequence[tuple[str, ...]], *, blank: bool = False) -> Dataset:
+        """Make a data set of texts given by hand, which may be `blank` only if that is said."""
+
+    @abstractmethod
+    def read(
+        self,
+        config: RunConfig,
+        split: SplitName,
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+        labelled: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Dataset]:
+        """Read a split of any recipe's files, whose tasks this has too, the way it reads texts."""
+
+    def load_split(
+        self,
+        split: SplitName,
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+        labelled: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Dataset]:
+        """Read a split of the recipe's own files, or of files of the same names elsewhere."""
+        if split not in (known := get_args(SplitName)):
+            raise UsageError(f"{split!r} is no split{suggest(str(split), known)}")
+        return self.read(
+            self.config, split, data=data, tasks=tasks, labelled=labelled, progress=progress
+        )
+
+    def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
+        """Return probabilities [examples, classes] or scores [examples], in the data's order.
+
+        `dataset` is one that this read; `rows`, in rising order, are those to answer, all unless
+        given. Probabilities are calibrated where `plait calibrate` was asked.
+        """
+        return self._calibrate(task, self.answer_uncalibrated(task, dataset, rows))
+
+    def _calibrate(self, task: str, answers: Floats) -> Floats:
+        scale = self.scalings.get(task)
+        return answers if scale is None else scale(answers)
+
+    def answer_together(self, tasks: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
+        """Return what `answer` returns, for several tasks on the same rows."""
+        return {task: self.answer(task, dataset) for task in tasks}
+
+    def share_passes(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
+        """Group tasks so that those of a group cost one pass of an encoder together."""
+        return [(task,) for task in tasks]
+
+    @abstractmethod
+    def answer_uncalibrated(
+        self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
+    ) -> Floats:
+        """Return what `answer` does, before calibration."""
+
+    @abstractmethod
+    def watched(self, progress: Progress) -> Self:
+        """Return the same, calling `progress` with the task, rows done and rows in all."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Name the answers: equal where they are bound to be the same, to the last bit."""
+
+    def task(self, name: str) -> Task:
+        """Return a task by its name."""
+        if name not in self.tasks:
+            raise UsageError(f"{self.folder} has no task {name!r}{suggest(name, self.tasks)}")
+        return self.tasks[name]
+
+    def predict(self, task: str, texts: Sequence[Text]) -> list[Prediction]:
+        """Answer one task for each text, or pair of texts, in order."""
+        self.task(task)
+        require_list(texts)
+        rows = [self.take_texts(task, text) for text in texts]
+        if not rows:
+            return []
+        return [self.describe(task, answer) for answer in self.answer(task, self.tokenise(rows))]
+
+    def take_texts(self, task: str, text: Text) -> tuple[str, ...]:
+        """Return an example's texts as a tuple, as many as the task takes."""
+        row = tuple(text) if isinstance(text, tuple | list) else (text,)
+        spec = self.task(task).spec
+        if len(row) != len(spec.text):
+            wanted = "two texts" if spec.is_pair else "one text"
+            raise UsageError(f"task {task!r} takes {wanted} an example, not {len(row)}")
+        return row
+
+    def predict_file(
+        self,
+        path: str | Path,
+        out: str | Path,
+        *,
+        tasks: Sequence[str] | None = None,
+        text: Sequence[str] | None = None,
+        probabilities: bool = False,
+        threshold: float | Mapping[str, float] | None = None,
+        review: str | Path | None = None,
+        separator: str | None = None,
+        quoting: bool = True,
+        skip_empty: bool = False,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> FileAnswers:
+        """Answer every row of a file of any size into another: CSV, TSV, JSONL or Parquet.
+
+        `tasks` are all that fit unless given, `text` the columns they read; `threshold`, for all
+        or by task, is the confidence below which an answer is marked for review, and `review` a
+        file for those rows alone. `separator` and `quoting` are as a recipe's file has them.
+        With `skip_empty`, rows that lack a text have empty answers, and are no error.
+        `resume` goes on where an earlier call was stopped.
+        """
+        return answer_file(
+            self,
+            Path(path),
+            Path(out),
+            tasks=tasks,
+            text=text,
+            probabilities=probabilities,
+            threshold=threshold,
+            review=None if review is None else Path(review),
+            separator=separator,
+            quoting=quoting,
+            skip_empty=skip_empty,
+            resume=resume,
+            progress=progress,
+        )
+
+    def choose_threshold(
+        self, task: str, accuracy: float, split: SplitName = "dev", *, data: str | None = None
+    ) -> Threshold:
+        """Choose how sure an answer must be so that those given are this accurate on a split."""
+        refuse_abstaining(task, self.task(task).spec.kind)
+        datasets = self.load_split(split, data=data, tasks=[task])
+        if task not in datasets:
+            raise UsageError(
+                f"the recipe of {self.folder} names no {split} files for {task}, on which a "
+                "threshold could be chosen; give one by hand"
+            )
+        labels = datasets[task].labels
+        assert labels is not None
+        answers = [self.describe(task, row) for row in self.answer(task, datasets[task])]
+        pairs = zip(answers, labels.tolist(), strict=True)
+        right = [answer.value == label for answer, label in pairs]
+        sure = [answer.confidence or 0.0 for answer in answers]
+        return choose_threshold(sure, right, accuracy)
+
+    def describe(self, task: str, answer: NDArray[np.float64]) -> Prediction:
+        """Put one row of answers into words."""
+        spec = self.tasks[task].spec
+        if spec.kind == "score":
+            return Prediction(task, float(answer), f"{answer:.2f}")
+        if spec.kind == "labels":
+            chosen = tuple(np.flatnonzero(answer >= spec.threshold).tolist())
+            words = tuple(spec.labels[i] for i in chosen)
+            label = ", ".join(words) or "none"
+            return Prediction(task, chosen, label, tuple(map(float, answer)), words)
+        best = int(np.argmax(answer))
+        return Prediction(task, best, spec.labels[best], tuple(float(p) for p in answer))
+
+    def score(self, datasets: Mapping[str, Dataset]) -> Scores:
+        """Score every task's data set."""
+        return score_answers(self.tasks, datasets, self.answer)
+
+    def find_rest(
+        self,
+        datasets: Mapping[str, Dataset],
+        *,
+        data: str | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """Return the rows that do not follow from training pairs, by task of pairs, yes or no.
+
+        A pair follows if its texts are linked by training pairs labelled 1, over any number of
+        steps; so does a training pair itself.
+        """
+        specs = {name: self.tasks[name].spec for name in datasets}
+        pairs = [name for name, s in specs.items() if s.is_pair and s.kind == "binary"]
+        if not pairs:
+            raise UsageError(f"no task of {self.folder} asks of pairs whether they are the same")
+        train = self.load_split("train", data=data, tasks=pairs, progress=progress)
+        rest = {}
+        for name in train:
+            rows = np.flatnonzero(~find_implied(train[name], datasets[name]))
+            if not len(rows):
+                raise UsageError(f"task {name!r}: every pair follows from training pairs")
+            rest[name] = torch.from_numpy(rows)
+        return rest
+
+    def score_with_rest(
+        self, datasets: Mapping[str, Dataset], rest: Mapping[str, torch.Tensor]
+    ) -> tuple[Scores, Scores]:
+        """Score every task's data set, and once more on some rows alone, from the same answers."""
+        answers = {name: self.answer(name, dataset) for name, dataset in datasets.items()}
+
+        def answer(task: str, _: Dataset, rows: torch.Tensor | None) -> Floats:
+            return answers[task] if rows is None else answers[task][rows.numpy()]
+
+        whole = score_answers(self.tasks, datasets, answer)
+        return whole, score_answers(self.tasks, datasets, answer, rest)
+
+    def evaluate(
+        self,
+        split: SplitName = "dev",
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+    ) -> Scores:
+        """Score the model on a split."""
+        datasets = self.load_split(split, data=data, tasks=tasks)
+        if not datasets:
+            raise UsageError(f"no task of {self.folder} has files for the split {split!r}")
+        return self.score(datasets)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleModel(Answerer):
+    """One trained model, whatever runs it, with the tokenizer it reads texts with."""
+
+    tokenizer: Tokenizer
+    collator: Collator
+
+    @abstractmethod
+    def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
+        """Return the encoder's pooled vector of each text, [texts, width]."""
+
+    def embed_file(
+        self,
+        path: str | Path,
+        out: str | Path,
+        *,
+        text: str | None = None,
+        normalize: bool = False,
+        separator: str | None = None,
+        quoting: bool = True,
+        skip_empty: bool = False,
+        resume: bool = False,
+        progress: Progress | None = None,
+    ) -> FileVectors:
+        """Embed one column of a file of any size into another: .npy, Parquet or JSONL.
+
+        `text` is the column, needed where several could be meant; `normalize` makes vectors of
+        length 1, whose products are cosines. `separator` and `quoting` are as a recipe's file has
+        them. With `skip_empty`, rows that lack a text have no vector (what is not a number in
+        .npy), and are no error. `resume` goes on where an earlier call was stopped.
+        """
+        return embed_file(
+            self,
+            Path(path),
+            Path(out),
+            text=text,
+            normalize=normalize,
+            separator=separator,
+            quoting=quoting,
+            skip_empty=skip_empty,
+            resume=resume,
+            progress=progress,
+        )
+
+    def tokenise(self, texts: Sequence[tuple[str, ...]], *, blank: bool = False) -> Dataset:
+        """Make a data set of texts given by hand, which may be `blank` only if that is said."""
+        encoder = self.config.encoder
+        return Dataset.from_texts(
+            texts, self.tokenizer, encoder.max_length, encoder.truncate, blank=blank
+        )
+
+    def read(
+        self,
+        config: RunConfig,
+        split: SplitName,
+        *,
+        data: str | None = None,
+        tasks: Sequence[str] | None = None,
+        labelled: bool = True,
+        progress: Progress | None = None,
+    ) -> dict[str, Dataset]:
+        """Read a split of any recipe's files, whose tasks this has too, with its own tokenizer."""
+        wanted = None if tasks is None else {name: self.task(name) for name in tasks}
+        return load_data(
+            config.model_copy(update={"encoder": self.config.encoder}),
+            self.tokenizer,
+            split,
+            data=data,
+            tasks=wanted,
+            labelled=labelled,
+            progress=progress,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor(SingleModel):
+    """A trained model with everything it needs to answer."""
+
+    model: MultitaskModel
+    scorer: Scorer
+    form: Form
+    """What it computes in."""
+    _hashes: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Of the files it was read from, once asked for, and of its plugins, as they were when it was
+    loaded: the files may go while it is in use."""
+
+    @classmethod
+    def load(
+        cls,
+        run: str | Path,
+        *,
+        device: str = "auto",
+        precision: str = "run",
+        calibrated: bool = True,
+    ) -> Predictor:
+        """Read a run's best model, and the calibration of its probabilities if it has one.
+
+        `precision` is run for what its training takes here, so that figures are those of the
+        training; auto for what is fastest here; or fp32, bf16, int8 (on CPUs).
+        """
+        folder = RunFolder(Path(run))
+        if folder.path.is_file():
+            raise RunError(f"{folder.path} is a file; a run is the folder that training made")
+        if not folder.path.is_dir():
+            raise RunError(f"there is no run at {folder.path}")
+        config = folder.read_config()
+        folder.require_model()
+        load_plugins(config.plugins)
+        hashes = hash_plugins(config)
+        tasks = build_tasks(config)
+        encoder = build_encoder(folder.read_json(folder.encoder), config.encoder.architecture)
+        place = choose_device(device)
+        model = build_model(config, encoder, tasks)
+        load_weights(folder.weights, model)
+        model.to(place).eval()
+        as_trained = precision == "run"
+        form = choose_form(config.precision if as_trained else precision, place, as_trained)
+        autocast, batch_size = torch.bfloat16 if form == "bf16" else None, 64
+        if place.type == "cpu" and not as_trained:  # else the figures are to be the same
+            if _pack_encoder(model, form):  # which has its own precision, and the rest fp32
+                autocast = None
+            # Fewer rows pad less, and what they make stays in the CPU's cache.
+            batch_size = 32
+        tokenizer = Tokenizer.from_file(folder.tokenizer)
+        collator = build_collator(config, tokenizer)
+        if place.type == "cuda" and autocast is not None:
+            keep_copies(model, autocast)
+        scorer = Scorer(model, tasks, collator, batch_size, choose_room(place), autocast)
+        scalings = {}
+        if calibrated:
+            whose = config.tasks, lambda: hash_file(folder.weights)
+            scalings = read_scalings(folder.path, *whose)
+        own = (folder.path, config, tasks, scalings, tokenizer, collator)
+        return cls(*own, model, scorer, form, hashes)
+
+    def identify(self) -> str:
+        """Return the hash of the weights."""
+        return self._hash(RunFolder(self.folder).weights)
+
+    def answer_uncalibrated(
+        self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
+    ) -> Floats:
+        """Return probabilities [examples, classes] or scores [examples], in the data's order."""
+        return self.scorer.answer(task, dataset, rows)
+
+    def answer_together(self, tasks: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
+        """Return what `answer` returns, with one pass of the encoder for those that share it."""
+        found: dict[str, Floats] = {}
+        for group in self.share_passes(tasks):
+            found |= self.scorer.answer_together(group, dataset)
+        return {task: self._calibrate(task, found[task]) for task in tasks}
+
+    def share_passes(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
+        """Group tasks whose texts become the same input of the same encoder, without adapters."""
+        groups: dict[tuple[object, ...], list[str]] = {}
+        for task in tasks:
+            spec = self.task(task).spec
+            own = task if self.model.has_adapter(task) else None
+            key = (len(spec.text), spec.inputs, spec.both_orders, own)
+            groups.setdefault(key, []).append(task)
+        return [tuple(group) for group in groups.values()]
+
+    def watched(self, progress: Progress) -> Self:
+        """Return the same, calling `progress` with the task, rows done and rows in all."""
+        return replace(self, scorer=replace(self.scorer, progress=progress))
+
+    def fingerprint(self) -> str:
+        """Name the answers: equal where they are bound to be the same, to the last bit."""
+        files = RunFolder(self.folder)
+        facts = [self.identify(), *(self._hash(path) for path in (files.recipe, files.tokenizer))]
+        facts += [self._hashes[plugin] for plugin in self.config.plugins]
+        facts.append(json.dumps(plain_scalings(self.scalings), sort_keys=True))
+        device = next(self.model.parameters()).device
+        facts += [self.form, device.type, str(self.scorer.batch_size), str(self.scorer.room)]
+        facts.append(torch.__version__)
+        return hashlib.sha256(" ".join(facts).encode()).hexdigest()
+
+    def _hash(self, path: Path) -> str:
+        if path.name not in self._hashes:
+            self._hashes[path.name] = hash_file(path)
+        return self._hashes[path.name]
+
+    def embed(self, texts: Iterable[str]) -> NDArray[np.float32]:
+        """Return the encoder's pooled vector of each text, [texts, width]."""
+        require_list(texts)
+        rows = [(text,) for text in texts]
+        dataset = self.tokenise(rows)
+        device = next(self.model.parameters()).device
+        vectors = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
+        kind = self.scorer.autocast
+        size, room = self.scorer.batch_size, self.scorer.room
+        with torch.inference_mode(), torch.autocast(device.type, kind, enabled=kind is not None):
+            for place, batch in self.collator.iterate(dataset, ONE_TEXT, size, room=room):
+                found = self.model.embed(batch.to(device).tokens)
+                vectors[place.numpy()] = found.float().cpu().numpy()
+        return vectors
+
+
+def _pack_encoder(model: MultitaskModel, form: Form) -> bool:
+    """Lay a model's encoder out for a CPU; say whether that could be done."""
+    packed = pack(model.encoder, form, first_only=model.reads_first_only())
+    if packed is not None:
+        model.encoder = packed
+    elif form == "int8":
+        raise UsageError(
+            "precision int8 is for plait's own BERT, which this run's encoder is not; choose auto "
+            "or fp32"
+        )
+    return packed is not None
+
+
+def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:
+    """Turn a precision's name into one that is there."""
+    if name not in PRECISIONS:
+        raise UsageError(f"precision {name!r} is not known{suggest(name, PRECISIONS)}")
+    on_cpu = device.type == "cpu"
+    if name == "int8":
+        reason = why_not("int8") if on_cpu else "it is for CPUs"
+        if reason:
+            raise UsageError(f"precision int8 cannot be had: {reason}; choose auto or fp32")
+        return "int8"
+    if name == "auto" and on_cpu and not as_trained:
+        return "fp32" if why_not("bf16") else "bf16"
+    return "bf16" if choose_precision(name, device) == torch.bfloat16 else "fp32"
+
+
+def require_list(texts: object) -> None:
+    """Require a list of texts: a single text, or a table, would be taken for one."""
+    if isinstance(texts, str):  # which would be taken for a list of letters
+        raise UsageError("give a list of texts, not a single one: [text]")
+    if isinstance(texts, dict) or hasattr(texts, "columns"):  # whose names would be taken for texts
+        raise UsageError("give a list of texts, not a table of columns: list(table['text'])")

@@ -1,0 +1,251 @@
+"""A run or an ensemble becomes a teacher: it answers another's training rows.
+
+Answers are kept in the cache, so that another student asks once; students that are trained at once
+share out what they ask.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plait.data import cache_root
+from plait.data.cache import is_underway, load_or_build
+from plait.data.fingerprints import is_among
+from plait.data.storage import hash_file
+from plait.errors import RecipeError, RunError
+from plait.inference.calibration import plain_scalings
+from plait.inference.ensemble import (
+    Ensemble,
+    Views,
+    is_ensemble,
+    load,
+    load_to_calibrate,
+    outline,
+    read_calibrations,
+    read_how,
+    read_outlines,
+)
+from plait.inference.folders import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from plait.config import RunConfig
+    from plait.data import Dataset
+    from plait.data.cache import Writer
+    from plait.data.fingerprints import Hashes
+    from plait.data.locks import Tell
+    from plait.inference.calibration import Scaling
+    from plait.inference.predictor import Answerer
+    from plait.tasks.metrics import Floats
+    from plait.training.stages import StageKind
+    from plait.training.teachers import Members, Progress
+    from plait.types import TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class _Teacher:
+    """A run or an ensemble that another learns from."""
+
+    folder: Path
+    members: Members
+    scaled: Sequence[str] | None
+    """Hashes of what scales the answers of each member, if calibrated."""
+
+    def answer(
+        self,
+        config: RunConfig,
+        tasks: Sequence[str],
+        data: str | None,
+        progress: Progress,
+        *,
+        unseen: bool,
+    ) -> dict[str, Floats]:
+        """Answer the training rows of a recipe's tasks, drawn and augmented as its own are.
+
+        Behind those with labels come those without. With `unseen`, those members answer a row
+        that were not trained on it.
+        """
+        # What the fastest form rounds off (some 1e-4 of a probability) no student could tell.
+        how: dict[str, Any] = {"device": config.device, "precision": "auto"}
+        if self.scaled is None:
+            model = load(self.folder, calibrated=False, **how)
+        else:
+            model = load_to_calibrate(self.folder, **how) if unseen else load(self.folder, **how)
+            self._check_scalings(model)
+        with_labels = model.read(config, "train", data=data, tasks=tasks)
+        without = model.read(config, "unlabelled", data=data, tasks=tasks)
+        questions, parts = [], []
+        for task in tasks:
+            trained_on = _read_trained(model, task, data) if unseen else None
+            for rows in (some[task] for some in (with_labels, without) if task in some):
+                asked = _put(model, task, rows, each_member=unseen)
+                questions += asked
+                parts.append((task, rows, trained_on, len(asked)))
+        found = iter(_ask_all(questions, progress))
+        answers: dict[str, list[Floats]] = {task: [] for task in tasks}
+        for task, rows, trained_on, num_voices in parts:
+            each = [next(found) for _ in range(num_voices)]
+            answers[task] += each if trained_on is None else [_mean_unseen(each, rows, trained_on)]
+        return {task: np.concatenate(some) for task, some in answers.items()}
+
+    def _check_scalings(self, model: Answerer) -> None:
+        """Refuse a model that was calibrated anew since this teacher was found."""
+        members, own = [model.scalings], {}
+        if isinstance(model, Ensemble):
+            members, own = [member.scalings for member in model.members], model.scalings
+        if _hash_scalings(members, own) != self.scaled:
+            raise RunError(
+                f"{self.folder} was calibrated anew while its student was trained; train the "
+                "student under another --out"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Rows of a task that a model is to answer."""
+
+    model: Answerer
+    task: str
+    rows: Dataset
+    entry: Path
+    """Where in the cache the answers are kept: a trial or another student asks the same."""
+    num_voices: int
+    """How many answer these rows, this one among them."""
+
+
+def _put(model: Answerer, task: str, rows: Dataset, *, each_member: bool) -> list[_Question]:
+    """Return what is to be asked about some rows: of a model, or of each of its members."""
+    voices: list[tuple[Answerer, Dataset]] = [(model, rows)]
+    if each_member:
+        assert isinstance(model, Ensemble)
+        assert isinstance(rows, Views)
+        voices = list(zip(model.members, rows.views, strict=True))
+    asked = []
+    for voice, own in voices:
+        views = own.views if isinstance(own, Views) else (own,)
+        facts = [voice.fingerprint(), task, *(view.digest_tokens() for view in views)]
+        name = hashlib.blake2b(" ".join(facts).encode(), digest_size=20).hexdigest()
+        asked.append(_Question(voice, task, own, cache_root() / "answers" / name, len(voices)))
+    return asked
+
+
+def _ask_all(questions: Sequence[_Question], progress: Progress) -> list[Floats]:
+    """Return the answers to questions, in their order.
+
+    What another process is asking at the moment comes last: students that are trained at once share
+    out what they ask, instead of waiting for the first of them at every question.
+    """
+    total: Counter[str] = Counter()
+    for question in questions:
+        total[question.task] += len(question.rows)
+    done: Counter[str] = Counter()
+    answers: dict[int, Floats] = {}
+    while waiting := [i for i in range(len(questions)) if i not in answers]:
+        number = next((i for i in waiting if not is_underway(questions[i].entry)), waiting[0])
+        question = questions[number]
+
+        def tell(rows: int, task: str = question.task, voices: int = question.num_voices) -> None:
+            progress(task, (done[task] + rows) // voices, total[task] // voices)
+
+        answers[number] = _ask(question, tell)
+        done[question.task] += len(question.rows)
+    return [answers[i] for i in range(len(questions))]
+
+
+def _ask(question: _Question, tell: Callable[[int], None]) -> Floats:
+    """Return a model's answers, from the cache where they are there."""
+
+    def ask(writer: Writer, own: Tell) -> dict[str, Any]:
+        watched = question.model.watched(lambda _, done, total: own(done, done, total))
+        answers = watched.answer(question.task, question.rows)
+        writer.append("answers", answers.ravel())
+        return {"shape": answers.shape}
+
+    arrays, meta = load_or_build(question.entry, ask, lambda _, done, __: tell(done))
+    return arrays["answers"].reshape(meta["shape"])
+
+
+def _read_trained(model: Answerer, task: str, data: str | None) -> list[Hashes]:
+    """Return the fingerprints of the rows that each member was trained on, rising."""
+    assert isinstance(model, Ensemble)
+    trained = [
+        np.unique(member.load_split("train", data=data, tasks=[task])[task].fingerprints)
+        for member in model.members
+    ]
+    if all(np.array_equal(trained[0], other) for other in trained[1:]):
+        raise RecipeError(
+            f"all members of {model.folder} were trained on the same rows of {task!r}, so none has "
+            "unseen ones; train them with ensemble.folds"
+        )
+    return trained
+
+
+def _mean_unseen(each: Sequence[Floats], rows: Dataset, trained_on: Sequence[Hashes]) -> Floats:
+    """Return what those say of a row in the mean to whom it is new; all, where it is to none."""
+    is_new = np.stack([~is_among(rows.fingerprints, known) for known in trained_on])
+    is_new |= ~is_new.any(axis=0)
+    answers = np.stack(each)  # [members, rows], and of classes and labels [..., theirs]
+    shares = (is_new / is_new.sum(axis=0)).reshape(*is_new.shape, *[1] * (answers.ndim - 2))
+    mean: Floats = (shares * answers).sum(axis=0)
+    return mean
+
+
+def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], kind: StageKind) -> _Teacher:
+    """Find a run or an ensemble that has these tasks, without loading its models.
+
+    Unless asked for, a calibration is no part of who teaches: it may come and go.
+    """
+    runs, known = read_outlines(folder)
+    wanted = {name: outline(spec) for name, spec in tasks.items()}
+    for name, meaning in wanted.items():
+        if name not in known:
+            raise RunError(f"{folder} has no task {name!r} to teach")
+        for key, value in meaning.items():
+            if key != "threshold" and known[name].get(key) != value:
+                raise RunError(
+                    f"task {name!r} has {key} {known[name].get(key)!r} in {folder}, but {value!r} "
+                    "here; a teacher's tasks mean the same"
+                )
+    how = {"how": read_how(folder)} if is_ensemble(folder) else {}
+    members = [
+        {"run": str(run.resolve()), "sha256": hash_file(RunFolder(run).weights)} | how
+        for run in runs
+    ]
+    if not kind.calibrated:
+        return _Teacher(folder, members, None)
+    scaled = _read_scaled(folder, unseen=kind.unseen)
+    members = [member | {"calibration": told} for member, told in zip(members, scaled, strict=True)]
+    return _Teacher(folder, members, scaled)
+
+
+def _read_scaled(folder: Path, *, unseen: bool) -> list[str]:
+    """Return hashes of what scales the answers of each member; refuse what is not calibrated.
+
+    Where members answer for themselves, what all together are scaled by has no part in it.
+    """
+    members, own = read_calibrations(folder, together=not unseen)
+    if not own and not all(members):
+        command = f"plait calibrate {quote(str(folder))}{' --left-out' if len(members) > 1 else ''}"
+        which = "not all members of it are" if any(members) else "it is not"
+        raise RunError(
+            f"{folder} cannot teach as calibrated, since {which}; `{command}` does it, or leave "
+            "`calibrated` out"
+        )
+    return _hash_scalings(members, own)
+
+
+def _hash_scalings(
+    members: Sequence[Mapping[str, Scaling]], own: Mapping[str, Scaling]
+) -> list[str]:
+    """Return a hash of what scales each member's answers, and those of all together."""
+    told = [[plain_scalings(member), plain_scalings(own)] for member in members]
+    return [hashlib.sha256(json.dumps(t, sort_keys=True).encode()).hexdigest() for t in told]

@@ -1,0 +1,1 @@
+"""The techniques: losses, schedules, weightings, aggregators and regularizers, a file each."""

@@ -1,1 +1,0 @@
-"""Whole runs as TOML files, one each."""

@@ -1,0 +1,212 @@
+"""A Ray cluster to work on: one that is started here for the time being, or one at an address."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plait.errors import UsageError, first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from plait.scale.request import Engine
+
+STORE_BYTES = 512 << 20
+"""Memory for what workers of a Ray of ours hand each other; what is more goes to disk."""
+
+PATIENCE_S = 5.0
+"""Seconds that an address may take to answer."""
+
+MISSING = "--engine ray needs Ray (pip install 'plait[ray]')"
+
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
+
+AUTH_MODE = "RAY_AUTH_MODE"
+
+LOOPBACK = {
+    # The switch's name is of those systems; off, Ray takes this machine's loopback for its
+    # address, and nothing listens beyond it.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_enable_metrics_collection": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What each run, or each worker that answers, has of a cluster."""
+
+    cpus: float
+    gpus: float
+
+    def options(self) -> dict[str, float]:
+        """Return it as Ray takes it."""
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Ray, connected."""
+
+    ray: Any
+    """The module."""
+    nodes: tuple[dict[str, float], ...]
+    """What each node has."""
+
+    def choose_share(self, engine: Engine, *, gpu: bool = True) -> Share:
+        """Give a run what was asked for, which some node must have; or a GPU if it uses one."""
+        has_gpu = gpu and any(node.get("GPU", 0) for node in self.nodes)
+        gpus = engine.gpus if engine.gpus is not None else float(has_gpu)
+        share = Share(engine.cpus if engine.cpus is not None else 1.0, gpus)
+        if not self.count_places(share):
+            raise UsageError(
+                f"no node of the Ray cluster has {share.cpus:g} CPUs and {share.gpus:g} GPUs for "
+                "one run; ask for less with --cpus-per-run and --gpus-per-run"
+            )
+        return share
+
+    def count_places(self, share: Share) -> int:
+        """Count the runs that the nodes have room for at once."""
+
+        def fit(node: dict[str, float]) -> int:
+            places = node.get("CPU", 0) / share.cpus
+            if share.gpus:
+                # A run's part is of one GPU: three with 0.4 of two GPUs do not fit.
+                on_each = 1 / share.gpus if share.gpus <= 1 else node.get("GPU", 0) / share.gpus
+                gpus = node.get("GPU", 0) if share.gpus <= 1 else 1
+                places = min(places, gpus * int(on_each + 1e-6))
+            return int(places + 1e-6)
+
+        return sum(map(fit, self.nodes))
+
+
+def prepare() -> None:
+    """Say in the environment how a Ray of this machine keeps to itself."""
+    os.environ.update(LOOPBACK)
+    if AUTH_MODE not in os.environ:  # other users of this machine are on loopback, too
+        os.environ.update({AUTH_MODE: "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
+
+
+def import_ray() -> Any:
+    """Import Ray, or say what to install."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise UsageError(f"{MISSING}: {error}") from error
+
+
+def check_engine(engine: Engine) -> None:
+    """Refuse one that cannot be had, before anything slow begins; Ray is not imported yet."""
+    if not engine.is_ray:
+        return
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError(MISSING)
+    if engine.address is not None:
+        _knock(engine.address)
+
+
+@contextmanager
+def connected(engine: Engine) -> Iterator[Cluster]:
+    """Connect to a cluster, or start one on this machine, for the time of this context.
+
+    One that this process is connected to already is used as it is, and left so.
+    """
+    os.environ.update(QUIET)
+    if engine.address is None and "ray" not in sys.modules:  # it reads them when it is imported
+        prepare()
+    ray = import_ray()
+    if ray.is_initialized():
+        yield _look(ray)
+        return
+    folder = None
+    try:
+        if engine.address is None:
+            # Ray's sockets lie in it, whose names must be short.
+            folder = tempfile.mkdtemp(prefix="plait-", dir="/tmp" if os.name == "posix" else None)
+            _start(ray, folder)
+        else:
+            _join(ray, engine.address)
+        yield _look(ray)
+    finally:
+        ray.shutdown()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(ray: Any, folder: str) -> None:
+    try:
+        ray.init(
+            address="local",
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=STORE_BYTES,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=folder,
+        )
+    except Exception as error:
+        raise UsageError(f"Ray could not be started here: {first_line(error)}") from error
+
+
+def _join(ray: Any, address: str) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        advice = "start one with `ray start --head`, and plait on one of its nodes"
+        if isinstance(error.__cause__, ray.exceptions.AuthenticationError):
+            advice = (
+                f"it asks for its token: set {AUTH_MODE}=token, and RAY_AUTH_TOKEN or "
+                "RAY_AUTH_TOKEN_PATH as on its nodes"
+            )
+        raise UsageError(
+            f"--address {address}: no Ray cluster can be joined there: {first_line(error)}; "
+            f"{advice}"
+        ) from error
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nobody listens, which Ray would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"--address {address} should be HOST:PORT, or auto for this node's Ray")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            f"--address {address}: nothing answers there ({reason}); start Ray on its node with "
+            "`ray start --head`"
+        ) from error
+
+
+def _look(ray: Any) -> Cluster:
+    nodes = tuple(dict(node["Resources"]) for node in ray.nodes() if node["Alive"])
+    return Cluster(ray, nodes)
+
+
+def describe_host() -> str:
+    """Name this machine for a sentence."""
+    return socket.gethostname()
+
+
+def find_missing(paths: tuple[Path, ...]) -> str | None:
+    """Say in a sentence which of the paths is not seen on this machine, or return None."""
+    for path in paths:
+        if not path.exists():
+            return (
+                f"the node {describe_host()} does not see {path}, which the job needs; put it on "
+                "a file system that all nodes share, under the same path"
+            )
+    return None

@@ -1,0 +1,111 @@
+"""Trials become a table, and the best of them a recipe that trains as it stands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from plait.config import RunConfig, SearchConfig, differences, read_recipe, to_toml
+from plait.config.tables import override
+from plait.data.storage import write_text
+from plait.scale.search.space import show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial, as far as it is."""
+
+    number: int
+    """From 1."""
+    state: str
+    """running, done, pruned or failed."""
+    figure: float | None
+    """What the recipe's `select` names; of one that was not finished, the best so far."""
+    settings: dict[str, Any]
+    folder: Path
+    evaluations: int
+    seconds: float | None
+    note: str = ""
+    """Why it failed, or whose settings it had."""
+
+
+def rank(trials: Iterable[Trial]) -> list[Trial]:
+    """Put finished trials first, the highest figure before the others, the older of equals."""
+
+    def place(trial: Trial) -> tuple[bool, float, int]:
+        figure = float("-inf") if trial.figure is None else trial.figure
+        return (trial.state != "done", -figure, trial.number)
+
+    return sorted(trials, key=place)
+
+
+def write_trials(out: Path, trials: Sequence[Trial], keys: Sequence[str]) -> None:
+    """Write trials.csv: a row per trial, a column per key of the space."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "state", "figure", *keys, "evaluations", "seconds", "folder", "note"])
+    for trial in trials:
+        values = (trial.settings[key] for key in keys)
+        writer.writerow(
+            [
+                trial.number,
+                trial.state,
+                "" if trial.figure is None else trial.figure,
+                *(value if isinstance(value, str) else show(value) for value in values),
+                trial.evaluations,
+                "" if trial.seconds is None else round(trial.seconds, 1),
+                trial.folder.relative_to(out).as_posix(),
+                trial.note,
+            ]
+        )
+    write_text(out / "trials.csv", text.getvalue())
+
+
+def write_best(
+    out: Path,
+    config: RunConfig,
+    recipe: str,
+    overrides: Sequence[str],
+    profile: str | None,
+    data: str | None,
+) -> None:
+    """Write best.toml: what `config` is, as an extension of the recipe it was made of."""
+    path = out / "best.toml"
+    wanted = {"name": f"{config.name}-best", "search": SearchConfig()}
+    if data is not None:
+        root = str(Path(data).expanduser().resolve()) if Path(data).is_dir() else data
+        wanted["data"] = config.data.model_copy(update={"root": root})
+        overrides = [*overrides, f"data.root={show(root)}"]
+    config = config.model_copy(update=wanted)
+    table: dict[str, Any] = {}
+    for setting in overrides:
+        override(table, setting)
+    parents = [_name_from(out, recipe), *([f"profiles/{profile}"] if profile else [])]
+    table = {"name": config.name, "extends": parents if profile else parents[0]} | {
+        key: value for key, value in table.items() if key != "name"
+    }
+    write_text(path, tomli_w.dumps(table))
+    written = read_recipe(path).model_copy(update={"search": SearchConfig()})
+    # Laid over a part of the same name, a table keeps settings that an override replaces.
+    if differences(written, config):
+        write_text(path, to_toml(config))
+
+
+def _name_from(out: Path, recipe: str) -> str:
+    """Name a recipe as seen from the folder."""
+    if not recipe.endswith(".toml"):
+        return recipe
+    path = Path(recipe).resolve()
+    try:
+        return Path(os.path.relpath(path, out.resolve())).as_posix()
+    except ValueError:  # another drive
+        return str(path)

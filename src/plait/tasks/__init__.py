@@ -1,0 +1,1 @@
+"""What a task is: its kind, its labels and its metrics."""

@@ -1,0 +1,208 @@
+"""A recipe becomes a run, or an ensemble of runs: training, by all that runs can do together.
+
+members/                an ensemble's runs, a folder each
+ensemble.toml           which they are, how their answers become one
+scores.json             dev scores of their common answers
+card.md                 what they are together, for people
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
+from plait.data.storage import write_text
+from plait.errors import RecipeError, RunError, UsageError
+from plait.inference.build import build_tasks
+from plait.inference.cards import card_renewed
+from plait.inference.ensemble import (
+    compare_tasks,
+    load,
+    outline,
+    read_calibrations,
+    write_ensemble,
+)
+from plait.inference.fitting.calibrate import calibrate, undo
+from plait.inference.folders import is_taken
+from plait.inference.teacher import open_teacher
+from plait.training import run
+from plait.training.build import check_parts
+from plait.training.run import Outcome
+from plait.training.team import ALONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from plait.config import RunConfig
+    from plait.inference.calibration import Scaling
+    from plait.training.listeners import Listener
+    from plait.training.teachers import Progress
+    from plait.training.team import Team
+
+MEMBERS = "members"
+
+
+def train(
+    recipe: RunConfig | EnsembleConfig | Path | str,
+    out: Path | str,
+    *,
+    data: str | None = None,
+    resume: bool = False,
+    command: str = "plait train RECIPE --out RUN --resume",
+    listeners: Sequence[Listener] = (),
+    team: Team = ALONE,
+) -> Outcome:
+    """Train a recipe, by name, path or as it was read, into a folder, or go on with what is there.
+
+    `data` stands in for the recipe's data root; `command` is how the user would resume. A recipe
+    that lists members makes an ensemble. A `team` of processes trains a run together, each making
+    the same call.
+    """
+    if isinstance(recipe, str | Path):
+        recipe = read_ensemble(recipe) if lists_members(recipe) else read_recipe(recipe)
+    if isinstance(recipe, EnsembleConfig):
+        if team.size > 1:
+            raise UsageError(
+                f"{recipe.name} lists members, each of which is a run: start one of them by itself"
+            )
+
+        def note(text: str) -> None:
+            for listener in listeners:
+                listener.note(text)
+
+        return train_ensemble(
+            recipe,
+            out,
+            data=data,
+            resume=resume,
+            command=command,
+            listen=lambda _: listeners,
+            note=note,
+        )
+    return run.train(
+        recipe,
+        out,
+        data=data,
+        resume=resume,
+        command=command,
+        listeners=listeners,
+        open_teacher=open_teacher,
+        team=team,
+    )
+
+
+# --- ensembles ---------------------------------------------------------------------------
+
+
+def train_ensemble(
+    config: EnsembleConfig,
+    out: Path | str,
+    *,
+    data: str | None = None,
+    resume: bool = False,
+    command: str = "plait train RECIPE --out RUN --resume",
+    listen: Callable[[str], Sequence[Listener]] = lambda _: (),
+    progress: Progress | None = None,
+    note: Callable[[str], None] = lambda _: None,
+    train_all: Callable[[Mapping[str, Path]], None] | None = None,
+) -> Outcome:
+    """Train every member into OUT/members, make OUT their ensemble and score it on dev.
+
+    Members that are finished are passed over when it is resumed. `listen` is called with a
+    member's name before it is trained; `progress` hears how far answering is, `note` what could
+    not be calibrated. `train_all` may train the members into their folders beforehand, many at
+    once.
+    """
+    folder = Path(out)
+    _check_members(config)
+    _check_place(folder, resume=resume, command=command)
+    places = {name: folder / MEMBERS / name for name in config.members}
+    if train_all is not None:
+        train_all(places)
+    results = {
+        name: train(
+            config.members[name],
+            place,
+            data=data,
+            resume=(resume or train_all is not None) and place.exists(),
+            command=command,
+            listeners=listen(name),
+        ).result
+        for name, place in places.items()
+    }
+    write_ensemble(list(places.values()), folder, config.how)
+    result: dict[str, Any] = {
+        "recipe": config.name,
+        "how": config.how,
+        "members": {name: _brief(values) for name, values in results.items()},
+        "seconds": round(sum(values["seconds"] for values in results.values()), 1),
+    }
+    first = next(iter(config.members.values()))
+    if config.calibrate:
+        calibrate(
+            folder,
+            data=data,
+            device=first.device,
+            left_out=True,
+            offsets=config.calibrate == "offsets",
+            lenient=True,  # what was trained is as good as without
+            answering=progress,
+            note=note,
+        )
+        scaled = _read_members_scalings(folder, note)
+        result["calibrated"] = {name: sorted(s) for name, s in zip(places, scaled, strict=True)}
+    if any(task.dev for task in first.tasks.values()):
+        model = load(folder, device=first.device)
+        watched = model if progress is None else model.watched(progress)
+        result["dev"] = watched.evaluate("dev", data=data).to_json()
+        one = next(iter(results.values()))
+        result |= {key: one[key] for key in ("baseline", "baselines") if key in one}
+    with card_renewed(folder):
+        write_text(folder / "scores.json", json.dumps(result, indent=1))
+    return Outcome(folder, result)
+
+
+def _read_members_scalings(folder: Path, note: Callable[[str], None]) -> list[dict[str, Scaling]]:
+    """Return what members are scaled by; what all together were scaled by before may not fit."""
+    try:
+        return read_calibrations(folder)[0]
+    except RunError:
+        if not undo(folder):
+            raise
+    note(f"{folder} had a calibration for all together, which its members outgrew: taken away")
+    return read_calibrations(folder)[0]
+
+
+def _brief(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of a member's scores what a table shows."""
+    dev = result.get("dev", {})
+    return {key: dev[key] for key in ("primary", "summary") if key in dev}
+
+
+def _check_members(config: EnsembleConfig) -> None:
+    """Refuse members that could not answer as one, before the first one is trained."""
+    shared: dict[str, Any] = {}
+    for name, member in config.members.items():
+        check_parts(member)
+        build_tasks(member)
+        tasks = {task: outline(spec) for task, spec in member.tasks.items()}
+        shared = shared or tasks
+        try:
+            compare_tasks(name, tasks, next(iter(config.members)), shared)
+        except RunError as error:
+            raise RecipeError(f"{config.name}: {error}") from error
+
+
+def _check_place(folder: Path, *, resume: bool, command: str) -> None:
+    begun = (folder / MEMBERS).is_dir()
+    if not resume and is_taken(folder):
+        go_on = f"go on there with `{command}`, or " if begun else ""
+        raise RunError(
+            f"{folder} exists already and is not overwritten; {go_on}choose another --out"
+        )
+    if resume and not begun:
+        raise RunError(
+            f"{folder} has no {MEMBERS}/ to resume; leave out --resume and choose a new --out"
+        )

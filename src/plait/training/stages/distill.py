@@ -1,0 +1,176 @@
+"""Distillation: the tasks, learnt from a teacher's answers beside the labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from plait.data import Rows
+from plait.methods.losses import Loss
+from plait.training.stages.base import STAGE_KINDS, Material, Objective, StageKind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from plait.data import Dataset
+    from plait.types import TaskSpec
+
+FLOOR = torch.finfo(torch.float32).eps
+"""A teacher's probability below this counts as this: its logarithm stays finite, and a yes that
+fp32 rounds to 1 leaves a no of 0 that was none."""
+
+
+@STAGE_KINDS.register("distill")
+class Distill(StageKind):
+    """Train the tasks on a teacher's answers beside their labels (Hinton et al. 2015).
+
+    `teacher` is the folder of a run or of an ensemble that has the stage's tasks, with the same
+    kinds, labels and ranges; all else may differ. It answers the stage's training rows once,
+    before the first update. The loss of classes and of yes or no is (1 - `weight`) times the
+    task's own, plus `weight` * T^2 * KL(teacher_T || student_T), both distributions softened by
+    T = `temperature`; T^2 keeps the gradient's size whatever T is
+    (https://arxiv.org/abs/1503.02531, section 2). What is softened are the teacher's
+    probabilities, which for one run is the same as its logits; an ensemble's are those it
+    answers with. Labels are a yes or no each, of whose distances the mean is taken. A score has
+    nothing to soften: `weight` of its own loss is taken with the teacher's score as the label.
+
+    With `unseen`, a row is answered by those members of an ensemble that were not trained on it, by
+    all where there is none: a model is too sure of what it has been told (cross-fitting, Dao et al.
+    2021, https://arxiv.org/abs/2104.09732). The members leave different rows out, as under
+    `ensemble.folds`.
+
+    With `calibrated`, the teacher answers as `plait calibrate` made it, as it does everywhere else,
+    so that offsets for classes are learnt, too; without, as its models do, whatever was fitted
+    later. With `unseen` besides, what each member is scaled by counts, not what all together are.
+
+    `tasks` are those of the stage that learn from the teacher, all unless set; the others learn
+    from their labels alone.
+
+    A task's `unlabelled` rows come behind its training rows; what the teacher answers is their
+    label as well (Thakur et al. 2021, https://arxiv.org/abs/2010.08240, call it augmented data).
+    """
+
+    pretrains = False
+
+    def __init__(
+        self,
+        *,
+        teacher: str,
+        temperature: float = 2.0,
+        weight: float = 0.5,
+        tasks: tuple[str, ...] = (),
+        unseen: bool = False,
+        calibrated: bool = False,
+    ):
+        if not teacher:
+            raise ValueError("teacher must name the folder of a run or of an ensemble")
+        if temperature <= 0:
+            raise ValueError(f"temperature must be above 0, not {temperature}")
+        if not 0 <= weight <= 1:
+            raise ValueError(f"weight is a share from 0 to 1, not {weight}")
+        self.teacher, self.taught = teacher, tasks
+        self.unseen, self.calibrated = unseen, calibrated
+        self.temperature, self.weight = temperature, weight
+
+    def objectives(self, material: Material) -> dict[str, Objective]:
+        """Return one per task."""
+        made = {}
+        for name, task in material.tasks.items():
+            data, loss = material.train[name], task.loss
+            if name in (self.taught or material.tasks):
+                data = _add_answers(
+                    data, material.unlabelled.get(name), material.answers.get(name), task.spec
+                )
+                loss = Distilled(loss, self.temperature, self.weight)
+            rows = Rows(data, task.spec, material.collator)
+            made[name] = Objective(len(rows), rows, loss, rows=rows)
+        return made
+
+
+def _add_answers(
+    data: Dataset, unlabelled: Dataset | None, answers: Tensor | None, spec: TaskSpec
+) -> Dataset:
+    """Put the teacher's answers beside the labels, both as columns.
+
+    While a recipe is only being checked there are none yet, and rows without labels get any.
+    """
+    assert data.labels is not None
+    if unlabelled is not None:
+        shape = (len(unlabelled), *data.labels.shape[1:])
+        own = torch.zeros(shape, dtype=data.labels.dtype)
+        if answers is not None:
+            own = _decide(answers[len(data) :], spec).to(own)
+        data = data.join(replace(unlabelled, labels=own))
+    if answers is None:
+        return data
+    assert data.labels is not None
+    beside = answers.reshape(len(data), -1)
+    known = data.labels.reshape(len(data), -1)
+    return replace(data, labels=torch.cat([known.to(beside), beside], dim=1))
+
+
+def _decide(answers: Tensor, spec: TaskSpec) -> Tensor:
+    """Return the labels that a teacher's answers come to."""
+    if spec.kind == "score":
+        return answers
+    if spec.kind == "labels":
+        return answers >= spec.threshold
+    return answers.argmax(dim=1)
+
+
+class Distilled(Loss):
+    """A task's loss and the distance to its teacher.
+
+    Labels are [examples, 1 + answers]: the label, then the teacher's probabilities or score; or
+    [examples, 2 labels]: 0 or 1 for each, then the teacher's probabilities.
+    What outputs mean is as under the task's own loss.
+    """
+
+    kinds = ("classes", "binary", "labels", "score")
+
+    def __init__(self, own: Loss, temperature: float, weight: float):
+        super().__init__(own.spec)
+        self.own, self.temperature, self.weight = own, temperature, weight
+
+    @property
+    def num_outputs(self) -> int:
+        """As many as under the task's own loss."""
+        return self.own.num_outputs
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the two, weighted."""
+        if self.spec.kind == "labels":
+            known, answers = labels.chunk(2, dim=1)
+        else:
+            known, answers = labels[:, 0], labels[:, 1:]
+        hard = self.own(outputs, known)
+        if self.spec.kind == "score":
+            soft = self.own(outputs, answers[:, 0])
+        else:
+            soft = self._distance(outputs, answers)
+        return (1 - self.weight) * hard + self.weight * soft
+
+    def _distance(self, outputs: Tensor, answers: Tensor) -> Tensor:
+        """Return T^2 KL(teacher_T || student_T), the mean over the examples, and over labels."""
+        if self.spec.kind == "labels":  # a no and a yes each
+            answers = torch.stack([1 - answers, answers], dim=-1)
+        # Logits and the logarithms of their softmax differ by a constant, which the next
+        # softmax takes out again.
+        student = (self.own.log_probabilities(outputs) / self.temperature).log_softmax(dim=-1)
+        teacher = (answers.clamp(min=FLOOR).log() / self.temperature).log_softmax(dim=-1)
+        divergence = (teacher.exp() * (teacher - student)).sum(dim=-1).mean()
+        return self.temperature**2 * divergence
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """Read the outputs as the task's own loss does."""
+        return self.own.decode(outputs)
+
+    def log_probabilities(self, outputs: Tensor) -> Tensor:
+        """Read the outputs as the task's own loss does."""
+        return self.own.log_probabilities(outputs)
+
+    def value(self, outputs: Tensor) -> Tensor:
+        """Read the outputs as the task's own loss does."""
+        return self.own.value(outputs)

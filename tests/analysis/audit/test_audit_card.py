@@ -1,0 +1,185 @@
+"""Probes become figures and careful words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plait.analysis.audit import audit
+from plait.analysis.audit.card import LEAST, _judge
+from plait.analysis.audit.changes import find_praise, find_typical, measure_changes, measure_praise
+from plait.analysis.audit.trials import Probe, Trial
+from plait.errors import UsageError
+from plait.inference.ensemble import load, make_ensemble
+from plait.inference.intervals import Interval
+from plait.inference.predictor import Predictor
+from plait.types import TaskSpec
+
+MOOD = TaskSpec(kind="classes", labels=("bad", "so-so", "good"), text=("text",))
+STARS = TaskSpec(kind="score", range=(1.0, 5.0), text=("text",))
+
+
+# --- changes -----------------------------------------------------------------------------
+
+
+def test_classes_move_by_the_probability_that_moved():
+    before = np.array([[0.5, 0.3, 0.2], [0.5, 0.5, 0.0]])
+    after = np.array([[0.2, 0.6, 0.2], [0.6, 0.4, 0.0]])
+    moved, flipped = measure_changes(MOOD, before, after)
+    assert moved == pytest.approx([0.3, 0.1])
+    assert flipped.tolist() == [True, False]
+
+
+def test_scores_move_by_a_part_of_their_range():
+    moved, flipped = measure_changes(STARS, np.array([1.0, 3.0]), np.array([3.0, 3.2]))
+    assert moved == pytest.approx([0.5, 0.05])
+    assert flipped.tolist() == [True, False]
+
+
+def test_what_is_typical():
+    answers = np.array([[0.9, 0.1, 0.0], [0.7, 0.1, 0.2], [0.0, 0.0, 1.0]])
+    assert find_typical(MOOD, answers) == pytest.approx(np.array([[0.8, 0.1, 0.1]]))
+    assert find_typical(STARS, np.array([1.0, 4.0, 5.0])).tolist() == [4.0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "weights"),
+    [
+        (("very negative", "negative", "neutral", "Very Positive"), [-2, -1, 0, 2]),
+        (("bad", "so-so", "good"), [-1, 0, 1]),
+        (("negative", "somewhat negative", "positive"), [-1, -0.5, 1]),
+        (("no", "yes"), None),
+        (("payment", "delivery", "good"), None),
+    ],
+)
+def test_praise_is_read_off_labels(labels, weights):
+    spec = TaskSpec(kind="classes", labels=labels, text=("text",))
+    found = find_praise(spec, None)
+    assert (None if found is None else found.tolist()) == weights
+
+
+def test_praise_can_be_told():
+    assert find_praise(MOOD, "so-so").tolist() == [0, 1, 0]
+    assert find_praise(STARS, None) is None
+    low = find_praise(STARS, "low")
+    assert measure_praise(low, np.array([1.0, 5.0])).tolist() == [-0.25, -1.25]
+    answers = np.array([[0.5, 0.2, 0.3]])
+    assert measure_praise(find_praise(MOOD, None), answers) == pytest.approx([-0.2])
+
+
+# --- words -------------------------------------------------------------------------------
+
+
+def probe(should="stay", count=30, way=0):
+    trials = [Trial((f"{i}",), (f"{i}!",), i, way=way) for i in range(count)]
+    return Probe("p", should, tuple(trials))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((probe(count=LEAST - 1), 0.0, Interval(0, 0), None, None), "too few texts to say (9)"),
+        ((probe(), 0.0, Interval(0, 0.04), None, None), "changes 5% of answers or fewer"),
+        ((probe(), 0.2, Interval(0.1, 0.3), None, None), "changes more than 5% of answers"),
+        ((probe(), 0.05, Interval(0.01, 0.1), None, None), "changes 1% to 10% of answers"),
+        (
+            (probe("move"), 0.25, Interval(0.2, 0.4), None, None),
+            "answered as the text beside itself in 75% (60% to 80%)",
+        ),
+        (
+            (probe("move", way=1), 0.25, Interval(0.2, 0.4), None, None),
+            "change only: say with --positive which label praises",
+        ),
+        (
+            (probe("move", way=1), 0.2, Interval(0, 1), None, {"share": 0.9, "interval": [0.8, 1]}),
+            "moves the right way in 90% (80% to 100%)",
+        ),
+    ],
+)
+def test_verdicts_say_what_was_measured(given, words):
+    assert _judge(*given) == words
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ([0.01, 0.1], "more than a neutral"),
+        ([-0.1, 0.1], "no more than"),
+        ([-0.2, -0.1], "less than"),
+    ],
+)
+def test_swaps_are_judged_beside_neutral_ones(ends, words):
+    verdict = _judge(probe(), 0.5, Interval(0.4, 0.6), {"farther_interval": ends}, None)
+    assert words in verdict
+    assert "fair" not in verdict
+
+
+# --- a run -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tiny_run: Path) -> Predictor:
+    return Predictor.load(tiny_run)
+
+
+@pytest.fixture
+def rows(model: Predictor) -> dict[str, list[tuple[str, ...]]]:
+    return {name: d.texts() for name, d in model.load_split("dev", labelled=False).items()}
+
+
+def test_every_kind_of_task_has_a_card(model, rows):
+    card = audit(model, rows, most=10).to_json()
+    json.dumps(card, allow_nan=False)
+    assert {line["task"] for line in card["summary"]} == {"mood", "same", "near"}
+    keys = {"probe", "task", "count", "changed", "mean_change", "verdict"}
+    assert all(set(line) == keys for line in card["summary"])
+    for line, result in zip(card["summary"], card["probes"], strict=True):
+        assert 0 <= line["changed"] <= 1
+        assert 0 <= line["mean_change"] <= 1
+        low, high = result["mean_change_interval"]
+        assert low <= line["mean_change"] <= high
+        assert 1 <= len(result["examples"]) <= 5
+    by_name = {(r["task"], r["probe"]): r for r in card["probes"]}
+    assert by_name["mood", "'not', own sentences"]["right_way"]["share"] >= 0
+    # The tokenizer is blind to case and spaces, and so is the model.
+    for noise in ("small letters", "wide spaces"):
+        found = [r for r in card["probes"] if r["probe"] == noise]
+        assert all(r["changed"] == 0 and r["mean_change"] < 1e-6 for r in found)
+    # The cosine of two texts apart is the same in either order, and of equal ones 1.
+    assert by_name["near", "texts in the other order"]["mean_change"] < 1e-6
+    assert by_name["near", "a text beside itself"]["mean_change"] < 1e-6
+
+
+def test_the_same_seed_gives_the_same_card(model, rows):
+    first, second, other = (audit(model, rows, tasks=["same"], most=5, seed=s) for s in (1, 1, 2))
+    assert first.to_json() == second.to_json()
+    assert first.to_json()["probes"] != other.to_json()["probes"]
+
+
+def test_without_rows_only_own_sentences_are_tried(model):
+    card = audit(model, {}, tasks=["mood"])
+    assert {r.probe.split(", ")[-1] for r in card.results} == {"own sentences"}
+
+
+def test_examples_of_what_should_stay_moved_farthest(model, rows):
+    results = audit(model, rows, tasks=["mood"], most=10).results
+    assert any(len(result.examples) > 1 for result in results)
+    for result in results:
+        changes = [example.change for example in result.examples]
+        assert changes == sorted(changes, reverse=result.should != "move")
+
+
+def test_a_wrong_label_is_told(model):
+    with pytest.raises(UsageError, match="'god' is no label of a task on single texts: 'bad'"):
+        audit(model, {}, positive="god")
+    with pytest.raises(UsageError, match="there is none to audit"):
+        audit(model, {}, tasks=["same"], positive="yes")
+
+
+def test_an_ensemble_is_audited_too(tiny_run, tmp_path):
+    model = load(make_ensemble([tiny_run], tmp_path / "both", "mean"))
+    alone = audit(Predictor.load(tiny_run), {}, tasks=["mood"]).to_json()
+    assert audit(model, {}, tasks=["mood"]).to_json()["summary"] == alone["summary"]

@@ -1,0 +1,131 @@
+"""Slices hold the rows they say, and differ from the rest by no more than can be told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plait.analysis.mistakes import Verdicts, cut_slices, score_slices
+from plait.analysis.mistakes.slices import LEAST, is_negated, overlap, shouts
+
+
+def names_of(rows, place=0, **given):
+    """The slices that a row is in, beside one plain row."""
+    plain = tuple("plain words here today" for _ in rows[0])
+    return {name for name, mask in cut_slices([*rows, plain], **given).items() if mask[place]}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("It is not so", "negation"),
+        ("It isn\u2019t so", "negation"),
+        ("Slow but good", "contrast (but, although ...)"),
+        ("Room 12", "a number"),
+        ("Is it?", "a question"),
+        ("It is!", "an exclamation"),
+        ("It is a BAD one", "a word in capitals"),
+    ],
+)
+def test_slices_of_one_text(text, name):
+    assert name in names_of([(text,)])
+    assert name not in names_of([(text,)], place=1)
+
+
+@pytest.mark.parametrize(
+    ("pair", "name"),
+    [
+        (("It is so", "It is not so"), "negation in one text only"),
+        (("In 1999", "In 1998"), "other numbers"),
+        (("Lyon to Turin", "Turin to Lyon"), "same words, other order"),
+    ],
+)
+def test_slices_of_pairs(pair, name):
+    assert name in names_of([pair])
+    assert name not in names_of([(pair[0], pair[0])])
+
+
+def test_what_is_told_apart():
+    assert not is_negated(["a", "note", "on", "knots"])
+    assert not shouts("I am A boy")
+    assert overlap("abc", "bcd") == 0.5
+    assert overlap([], []) == 0.0
+
+
+def test_words_unseen_and_texts_cut():
+    rows = [("new word",), ("known",)]
+    slices = cut_slices(rows, known={"known", "word"}, cut=np.array([False, True]))
+    assert slices["a word not in training"].tolist() == [True, False]
+    assert slices["cut to fit the encoder"].tolist() == [False, True]
+
+
+def test_bands_part_the_rows():
+    rows = [("word " * n,) for n in (1, 2, 3, 4, 5, 6)]
+    bands = {n: m for n, m in cut_slices(rows).items() if n.endswith(" words")}
+    assert list(bands) == ["1 to 2 words", "3 to 4 words", "5 to 6 words"]
+    assert np.sum(list(bands.values()), axis=0).tolist() == [1] * 6
+
+
+def test_a_slice_of_all_or_none_says_nothing():
+    assert cut_slices([("same length",), ("same too",)]) == {}
+    assert cut_slices([]) == {}
+
+
+def verdicts_of(quality, figure="accuracy"):
+    values = np.asarray(quality, float)
+    return Verdicts(figure, values, 1 - values, None, [], [], None)
+
+
+def first(mask, count):
+    return np.arange(count) < mask
+
+
+def test_a_bad_slice_stands_out_and_a_small_one_does_not():
+    quality = np.ones(400)
+    quality[:60] = np.arange(60) % 2
+    slices = {
+        "bad": first(60, 400),
+        "small": first(LEAST - 1, 400),
+        "like all": np.arange(400) % 3 > 0,
+    }
+    bad, like_all, small = score_slices(verdicts_of(quality), slices, np.random.default_rng(0))
+    assert (bad.name, bad.count, bad.score, bad.is_worse) == ("bad", 60, 0.5, True)
+    assert bad.difference == -0.5
+    assert bad.interval.high < 0
+    assert bad.stands_out
+    assert (like_all.name, like_all.stands_out) == ("like all", False)
+    assert (small.name, small.interval, small.stands_out) == ("small", None, False)
+    enough = {"enough": first(LEAST, 400)}
+    (piece,) = score_slices(verdicts_of(quality), enough, np.random.default_rng(0))
+    assert piece.interval is not None
+
+
+def test_more_of_a_distance_is_worse():
+    quality = np.where(first(50, 200), 1.0, 0.2) + np.linspace(0, 0.1, 200)
+    (piece,) = score_slices(
+        verdicts_of(quality, "mae"), {"far": first(50, 200)}, np.random.default_rng(0)
+    )
+    assert piece.is_worse
+    assert piece.difference > 0.7
+
+
+def test_chance_alone_seldom_stands_out():
+    """Twenty slices drawn at random, ten times: at 95% each, one a time would."""
+    draw = np.random.default_rng(3)
+    found = 0
+    for _ in range(10):
+        quality = draw.random(300) < 0.7
+        slices = {str(i): draw.random(300) < 0.3 for i in range(20)}
+        found += any(s.stands_out for s in score_slices(verdicts_of(quality), slices, draw))
+    assert found <= 2
+
+
+def test_small_slices_of_an_accurate_model_seldom_stand_out():
+    """One in eight such slices has every row right, which says nothing."""
+    draw = np.random.default_rng(5)
+    found = 0
+    for _ in range(20):
+        quality = draw.random(1000) < 0.9
+        slices = {str(i): draw.permutation(1000) < LEAST for i in range(14)}
+        found += any(s.stands_out for s in score_slices(verdicts_of(quality), slices, draw))
+    assert found <= 3

@@ -1,0 +1,127 @@
+"""Thresholds: Wilson's bound against scipy, the choice against trying them one by one."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait.errors import UsageError
+from plait.inference.intervals import wilson_bound
+from plait.inference.thresholds import choose_threshold, refuse_threshold
+
+
+def one_by_one(sure, right, accuracy):
+    """From the surest twentieth on, thresholds are tried until one fails; the last good one."""
+    best, num_rows = None, len(sure)
+    least = 20
+    while wilson_bound(least - 1, least) < accuracy:
+        least += 1
+    for step in range(1, 21):
+        count = math.ceil(num_rows * step / 20)
+        if count < min(least, num_rows):
+            continue
+        value = sorted(sure, reverse=True)[count - 1]
+        answered = [hit for s, hit in zip(sure, right, strict=True) if s >= value]
+        if wilson_bound(sum(answered), len(answered)) < accuracy:
+            break
+        best = value, len(answered), sum(answered)
+    return best
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from([0.3, 0.5, 0.5000001, 0.7, 0.9, 1.0]), st.booleans()),
+    min_size=1,
+    max_size=90,
+)
+
+
+@given(ROWS, st.sampled_from([0.1, 0.3, 0.5, 0.6, 0.8, 0.9]))
+def test_the_choice_is_that_of_trying_one_by_one(rows, accuracy):
+    sure, right = [row[0] for row in rows], [row[1] for row in rows]
+    expected = one_by_one(sure, right, accuracy)
+    if expected is None:
+        with pytest.raises(UsageError, match="no threshold makes an accuracy of"):
+            choose_threshold(sure, right, accuracy)
+        return
+    found = choose_threshold(sure, right, accuracy)
+    value, num_answered, num_right = expected
+    assert (found.value, found.num_answered, found.num_rows) == (value, num_answered, len(rows))
+    assert found.accuracy == pytest.approx(num_right / num_answered)
+    assert found.share == num_answered / len(rows)
+    assert found.bound >= accuracy
+
+
+def test_a_few_lucky_rows_are_not_enough():
+    sure = np.linspace(0.5, 0.99, 30)
+    with pytest.raises(UsageError) as caught:
+        choose_threshold(sure, np.ones(30), 0.95)
+    assert str(caught.value) == (
+        "no threshold makes an accuracy of 0.95 certain on 30 rows: of the 30 surest, down to "
+        "0.5000, 30 are right, which is at least 0.917 with a certainty of 95%; ask for less, or "
+        "bring more rows"
+    )
+    assert choose_threshold(sure, np.ones(30), 0.9).share == 1
+
+
+def test_the_accuracy_is_reached_on_new_rows():
+    """What was promised on dev holds elsewhere, in nearly all of many worlds."""
+    generator = np.random.default_rng(3)
+    kept = promised = 0
+    for _ in range(100):
+        sure = generator.uniform(0.5, 1.0, 5000)
+        right = generator.uniform(size=5000) < sure
+        with suppress(UsageError):  # a few mistakes among the surest, which is bad luck
+            value = choose_threshold(sure[:1000], right[:1000], 0.9).value
+            promised += 1
+            kept += right[1000:][sure[1000:] >= value].mean() >= 0.89
+    assert promised >= 75
+    assert kept >= 0.95 * promised
+
+
+@pytest.mark.parametrize("num_rows", [100, 200, 1000, 3000])
+@pytest.mark.parametrize("accuracy", [0.8, 0.9, 0.95])
+def test_what_is_not_so_is_seldom_promised(num_rows, accuracy):
+    """Where no threshold is accurate enough, though only just, one in twenty worlds has luck."""
+    generator = np.random.default_rng(7)
+    promised = 0
+    for _ in range(1000):
+        right = generator.uniform(size=num_rows) < accuracy - 0.001
+        with suppress(UsageError):
+            choose_threshold(generator.uniform(size=num_rows), right, accuracy)
+            promised += 1
+    assert promised <= 70
+
+
+@pytest.mark.parametrize("num_rows", [200, 3000])
+def test_a_promise_is_kept_where_surer_answers_are_better(num_rows):
+    generator = np.random.default_rng(9)
+    broken = 0
+    for _ in range(1000):
+        sure = generator.uniform(0.8, 1.0, num_rows)
+        right = generator.uniform(size=num_rows) < sure
+        with suppress(UsageError):
+            value = choose_threshold(sure, right, 0.93).value
+            broken += (value + 1) / 2 < 0.93  # the accuracy of all that is at least so sure
+    assert broken <= 70
+
+
+@pytest.mark.parametrize("accuracy", [0, 1, 1.5, -1, float("nan")])
+def test_accuracies_that_are_none(accuracy):
+    with pytest.raises(UsageError, match="an accuracy lies between 0 and 1"):
+        choose_threshold([0.5], [True], accuracy)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_thresholds_that_are_none(value):
+    with pytest.raises(UsageError, match="a threshold is a probability"):
+        refuse_threshold(value)
+
+
+def test_nothing_to_choose_on():
+    with pytest.raises(UsageError, match="there are none"):
+        choose_threshold([], [], 0.9)

@@ -1,0 +1,123 @@
+"""New pairs of a task's training texts."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from csv_rows import read_rows, write_rows
+from plait.config import read_recipe
+from plait.errors import UsageError
+from plait.inference.frozen import Embedder
+from plait.inference.unlabelled import find_pairs, nearest
+
+
+@pytest.fixture
+def recipe(tiny_recipe):
+    return tiny_recipe()
+
+
+def texts_of(rows):
+    return {row[column] for row in rows for column in ("a", "b", "text") if column in row}
+
+
+def normal(pair):
+    return frozenset(text.lower() for text in pair)
+
+
+def test_they_are_the_nearest_that_no_file_has(recipe):
+    """Against every similarity there is, one by one."""
+    config = read_recipe(recipe)
+    train = read_rows(recipe.parent / "same-train.csv")
+    dev = [row for path in recipe.parent.glob("*-dev.csv") for row in read_rows(path)]
+    known = {normal((row["a"], row["b"])) for row in (*train, *dev) if "a" in row}
+    texts = sorted(texts_of(train) - texts_of(dev))
+    vectors = F.normalize(Embedder(config, fast=True)(texts, "", None), dim=1)
+    cosines = (vectors @ vectors.T).fill_diagonal_(-2)
+    wanted = {}
+    for i, row in enumerate(cosines):
+        for j in row.topk(3).indices.tolist():
+            if normal((texts[i], texts[j])) not in known:
+                wanted[normal((texts[i], texts[j]))] = float(row[j])
+    found = find_pairs(config, "same", neighbours=3)
+    assert found.num_texts == len(texts)
+    assert found.held_out == len(texts_of(train) & texts_of(dev))
+    own = {normal(pair): float(s) for pair, s in zip(found.texts, found.similarity, strict=True)}
+    assert len(own) == len(found.texts)
+    assert own.keys() == wanted.keys()
+    assert own == pytest.approx(wanted, abs=1e-5)
+    assert (np.diff(found.similarity) <= 0).all()
+
+
+def test_small_blocks_find_the_same(recipe, monkeypatch):
+    config = read_recipe(recipe)
+    whole = find_pairs(config, "same")
+    monkeypatch.setattr(nearest, "BLOCK", 100)
+    assert find_pairs(config, "same").texts == whole.texts
+
+
+def test_a_text_that_dev_has_is_in_no_pair(recipe):
+    dev = read_rows(recipe.parent / "same-dev.csv")
+    train = read_rows(recipe.parent / "same-train.csv")
+    spoilt = dev[0]["a"].upper() + " !"
+    write_rows(recipe.parent / "same-train.csv", [*train, {**train[0], "a": spoilt}])
+    found = find_pairs(read_recipe(recipe), "same", neighbours=40)
+    assert not any(dev[0]["a"] in normal(pair) or spoilt in pair for pair in found.texts)
+    assert found.held_out > 0
+
+
+def test_a_pair_that_a_file_has_is_not_new_though_it_is_not_drawn(recipe):
+    texts = ["a plain film", "the sad song", "one good book", "this dull meal"]
+    row = read_rows(recipe.parent / "same-train.csv")[0]
+    rows = [{**row, "a": a, "b": b} for a, b in combinations(texts, 2)]
+    write_rows(recipe.parent / "same-train.csv", [{**r, "id": str(i)} for i, r in enumerate(rows)])
+    for drawn in ("tasks.same.count=3", "tasks.same.train={path='same-train.csv', count=3}"):
+        found = find_pairs(read_recipe(recipe, [drawn]), "same")
+        assert (found.texts, found.num_texts > 2) == ([], True)
+
+
+def test_a_number_of_them_is_drawn_by_the_seed(recipe):
+    every = find_pairs(read_recipe(recipe), "same")
+    some = [
+        find_pairs(read_recipe(recipe, [f"seed={seed}"]), "same", count=10).texts
+        for seed in (1, 1, 2)
+    ]
+    assert len(some[0]) == 10
+    assert set(some[0]) < set(every.texts)
+    assert some[0] == some[1] != some[2]
+
+
+def test_no_pair_is_less_alike_than_told(recipe):
+    every = find_pairs(read_recipe(recipe), "same")
+    middle = float(np.median(every.similarity))
+    found = find_pairs(read_recipe(recipe), "same", least=middle)
+    assert found.similarity.min() >= middle
+    assert len(found.texts) == int((every.similarity >= middle).sum())
+
+
+def test_a_task_of_one_text_has_nothing_to_pair(recipe):
+    with pytest.raises(UsageError, match="task 'mood' has one text a row"):
+        find_pairs(read_recipe(recipe), "mood")
+
+
+def test_vectors_are_as_the_encoder_makes_them(recipe):
+    """Laid out for answering, an encoder answers the same."""
+    from plait.model.encoder import load_encoder, pool
+    from plait.model.sources import find_encoder
+    from plait.types import Tokens
+
+    config = read_recipe(recipe)
+    embedder = Embedder(config)
+    text = read_rows(recipe.parent / "same-train.csv")[0]["a"]
+    ids, _ = embedder.tokenizer.encode([text], 30, "head")
+    before, after = embedder.tokenizer.layout.single
+    row = torch.tensor([[*before, *ids.tolist(), *after]])
+    tokens = Tokens(row, torch.zeros_like(row), torch.ones_like(row, dtype=torch.bool))
+    encoder = load_encoder(find_encoder(config.encoder.source)).eval()
+    with torch.inference_mode():
+        expected = pool(encoder(tokens), tokens.mask, config.encoder.pooling)
+    torch.testing.assert_close(embedder([text], "", None), expected, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,228 @@
+"""Jobs as processes of this machine: what they say, and what is said of those that cannot."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import pytest
+import torch
+
+from plait.scale.processes import ProcessCrew, _share_threads, _undisturbed
+
+
+def add(tell, numbers):
+    """Ask for a number and add it."""
+    return ("done", sum(numbers) + tell(("more", len(numbers))))
+
+
+def vanish(tell, code):
+    os._exit(code)
+
+
+def wait_for_end(tell, _):
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    tell(("ready",))
+    while not stopped:
+        time.sleep(0.01)
+    return ("stopped", "in good order")
+
+
+def divide(tell, number):
+    return ("done", 1 / number)
+
+
+def read(tell, place):
+    return ("done", Path(place).read_text())
+
+
+def look_around(tell, name):
+    return ("done", os.environ.get(name))
+
+
+def ask_to_the_end(tell, _):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return ("done", tell(("more",)))
+
+
+class Interrupting:
+    """The number 7; a Ctrl-C comes as it is sent to a process."""
+
+    def __reduce__(self):
+        signal.raise_signal(signal.SIGINT)
+        return (int, ("7",))
+
+
+def say_pid(tell, _):
+    tell((os.getpid(),))
+    return ("done",)
+
+
+@pytest.fixture
+def notes():
+    return []
+
+
+@pytest.fixture
+def _ctrl_c():
+    """Let SIGINT do what it does: a shell's background jobs ignore it, with all they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def crew(notes):
+    crew = ProcessCrew(2, notes.append)
+    yield crew
+    crew.close()
+
+
+def hear_last(crew):
+    """Answer everything with 10 until a job is over."""
+    while True:
+        for name, message, is_last in crew.hear():
+            if is_last:
+                return name, message
+            crew.answer(name, 10)
+
+
+def test_jobs_are_answered_and_say_what_came_of_them(crew):
+    crew.start("one", add, [1, 2])
+    crew.start("two", add, [5])
+    assert dict([hear_last(crew), hear_last(crew)]) == {"one": ("done", 13), "two": ("done", 15)}
+    assert crew.names() == []
+
+
+def test_a_process_that_is_gone_is_told_with_its_exit_code(crew):
+    crew.start("gone", vanish, 7)
+    name, message = hear_last(crew)
+    assert (name, message[0]) == ("gone", "lost")
+    assert "exit code 7" in message[1]
+
+
+def test_stopping_lets_jobs_have_the_last_word(crew):
+    crew.start("slow", wait_for_end, None)
+    [(name, message, is_last)] = crew.hear()
+    assert (name, message, is_last) == ("slow", ("ready",), False)
+    crew.answer("slow", None)
+    crew.stop()
+    assert hear_last(crew) == ("slow", ("stopped", "in good order"))
+
+
+def test_what_was_not_answered_is_heard_again_after_a_stop(crew):
+    """A Ctrl-C may come as it is read; the job would wait for its answer, and all for the job."""
+    crew.start("curious", ask_to_the_end, None)
+    assert crew.hear() == [("curious", ("more",), False)]
+    crew.stop()
+    assert hear_last(crew) == ("curious", ("done", 10))
+
+
+@pytest.mark.usefixtures("_ctrl_c")
+def test_a_process_that_a_ctrl_c_saw_start_is_heard_to_end(crew):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        crew.start("gone", vanish, Interrupting())
+    assert wait([crew._active["gone"][0]], 20), "its end is not heard"
+    assert "exit code 7" in hear_last(crew)[1][1]
+    assert caught.value.__traceback__ is not None  # where what was open then would still be
+
+
+def test_what_nobody_foresaw_is_told_with_its_traceback(crew, notes):
+    crew.start("bad", divide, 0)
+    assert hear_last(crew) == ("bad", ("failed", "ZeroDivisionError: division by zero"))
+    (note,) = notes
+    assert note.startswith("bad met an error that nobody foresaw:\nTraceback (most recent")
+    assert "in divide" in note
+
+
+def test_what_the_machine_says_is_a_sentence_alone(crew, notes):
+    crew.start("blind", read, "/nowhere/at/all")
+    said = "/nowhere/at/all: No such file or directory"
+    assert hear_last(crew) == ("blind", ("failed", said))
+    assert notes == []
+
+
+def test_a_process_finds_the_environment_as_it_is_now(crew, monkeypatch):
+    monkeypatch.setenv("PLAIT_MADE_UP", "this")
+    crew.start("first", look_around, "PLAIT_MADE_UP")
+    assert hear_last(crew) == ("first", ("done", "this"))
+    monkeypatch.delenv("PLAIT_MADE_UP")
+    crew.start("second", look_around, "PLAIT_MADE_UP")
+    assert hear_last(crew) == ("second", ("done", None))
+
+
+@pytest.mark.parametrize(("given", "left"), [(None, 4), ("8", 8)])
+def test_threads_are_shared_out_unless_the_user_says_how_many(monkeypatch, given, left):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    before = torch.get_num_threads()
+    torch.set_num_threads(8)
+    try:
+        _share_threads(2)
+        assert torch.get_num_threads() == left
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_ctrl_c")
+def test_a_ctrl_c_waits_until_a_process_is_known():
+    """Else nobody would stop it, or wait for it."""
+    happened = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_before(lambda: happened.append("started"))
+    assert happened == ["started"]
+
+
+def interrupt_before(act):
+    with _undisturbed():
+        signal.raise_signal(signal.SIGINT)
+        act()
+
+
+PARENT = """
+import sys
+from test_processes import say_pid
+from plait.scale.processes import ProcessCrew
+
+if __name__ == "__main__":
+    crew = ProcessCrew(1, print)
+    crew.start("child", say_pid, None)
+    ((_, message, _),) = crew.hear()
+    print(message[0], flush=True)
+    crew.hear()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL here")
+def test_a_job_ends_with_the_process_that_sent_it(tmp_path):
+    (tmp_path / "parent.py").write_text(PARENT)
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    parent = subprocess.Popen(
+        [sys.executable, str(tmp_path / "parent.py")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    end = time.monotonic() + 10
+    while is_alive(child):
+        assert time.monotonic() < end, "the child outlived its parent"
+        time.sleep(0.05)
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

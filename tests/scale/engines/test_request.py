@@ -1,0 +1,105 @@
+"""Which engine is asked for, and what is refused before it is waited for."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+
+import pytest
+
+from plait.errors import UsageError
+from plait.scale import Engine
+from plait.scale.cluster import Cluster, Share, check_engine, connected, find_missing
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"address": "head:6379"}, "--address is for Ray"),
+        ({"cpus": 2.0}, "--cpus-per-run is for Ray"),
+        ({"gpus": 0.5}, "--gpus-per-run is for Ray"),
+        ({"name": "ray", "cpus": 0.0}, "--cpus-per-run 0 should be above 0"),
+        ({"name": "ray", "gpus": 1.5}, "--gpus-per-run 1.5 should be a part of one GPU"),
+        ({"name": "ray", "gpus": -1.0}, "--gpus-per-run -1 should be a part of one GPU"),
+        ({"name": "ray", "address": "ray://head:10001"}, "--address auto or HOST:PORT"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(settings, said):
+    with pytest.raises(UsageError, match=said):
+        Engine(**settings)
+
+
+def test_an_engine_is_written_as_it_was_typed():
+    engine = Engine("ray", "head:6379", cpus=2.0, gpus=0.5)
+    words = "--engine ray --address head:6379 --cpus-per-run 2 --gpus-per-run 0.5"
+    assert engine.words() == words.split()
+    assert Engine().words() == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "share", "places"),
+    [
+        ([{"CPU": 4.0}], Share(1, 0), 4),
+        ([{"CPU": 4.0}], Share(0.5, 0), 8),
+        ([{"CPU": 4.0}, {"CPU": 3.0}], Share(2, 0), 3),
+        ([{"CPU": 16.0, "GPU": 2.0}], Share(1, 0.5), 4),
+        ([{"CPU": 16.0, "GPU": 2.0}], Share(1, 0.4), 4),  # two on each: a run is on one GPU
+        ([{"CPU": 16.0, "GPU": 4.0}], Share(1, 2), 2),
+        ([{"CPU": 3.0, "GPU": 8.0}], Share(1, 1), 3),
+        ([{"CPU": 8.0}, {"CPU": 1.0, "GPU": 1.0}], Share(1, 1), 1),
+        ([{"CPU": 1.0}], Share(2, 0), 0),
+    ],
+)
+def test_places_are_counted_node_by_node(nodes, share, places):
+    assert Cluster(None, tuple(nodes)).count_places(share) == places
+
+
+def test_runs_have_a_gpu_where_there_are_any():
+    with_gpu = Cluster(None, ({"CPU": 8.0, "GPU": 1.0},))
+    assert with_gpu.choose_share(Engine("ray")) == Share(1, 1)
+    assert with_gpu.choose_share(Engine("ray", gpus=0.25)) == Share(1, 0.25)
+    assert Cluster(None, ({"CPU": 8.0},)).choose_share(Engine("ray")) == Share(1, 0)
+
+
+def test_runs_that_use_no_gpu_have_none_unless_it_is_asked_for():
+    with_gpu = Cluster(None, ({"CPU": 8.0, "GPU": 1.0},))
+    assert with_gpu.choose_share(Engine("ray"), gpu=False) == Share(1, 0)
+    assert with_gpu.choose_share(Engine("ray", gpus=0.5), gpu=False) == Share(1, 0.5)
+
+
+def test_more_than_any_node_has_is_refused_not_waited_for():
+    cluster = Cluster(None, ({"CPU": 4.0}, {"CPU": 4.0}))
+    with pytest.raises(UsageError, match="no node of the Ray cluster has 5 CPUs and 0 GPUs"):
+        cluster.choose_share(Engine("ray", cpus=5))
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install 'plait\[ray\]'"):
+        check_engine(Engine("ray"))
+    with pytest.raises(UsageError, match=r"pip install 'plait\[ray\]'"), connected(Engine("ray")):
+        pass
+
+
+def test_a_path_that_is_not_seen_is_named(tmp_path):
+    (tmp_path / "there").touch()
+    assert find_missing((tmp_path / "there",)) is None
+    said = find_missing((tmp_path / "there", tmp_path / "gone"))
+    assert said is not None
+    assert f"the node {socket.gethostname()} does not see {tmp_path / 'gone'}" in said
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:1", "nothing answers there"),
+        ("nowhere.invalid:6379", "nothing answers there"),
+        ("head", "should be HOST:PORT"),
+        ("head:port", "should be HOST:PORT"),
+    ],
+)
+def test_an_address_where_nobody_is_is_refused_at_once(address, said):
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed (pip install 'plait[ray]')")
+    with pytest.raises(UsageError, match=said):
+        check_engine(Engine("ray", address))

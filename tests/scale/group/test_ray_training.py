@@ -1,0 +1,173 @@
+"""`plait train --engine ray`: Ray's workers train one run, and begin again where one is lost."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from launching import HERE, STILL, TIMEOUT, environment, read_losses
+
+from plait.config import read_recipe
+from plait.training.checkpoint import load_state
+from plait.training.runs import train
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None,  # not importorskip: Ray is imported when asked for
+    reason="Ray is not installed (pip install 'plait[ray]')",
+)
+
+
+@pytest.fixture
+def type_plait(tmp_path):
+    """Factory: run a command of plait in a process of its own."""
+
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "plait", *map(str, words)],
+            env=environment(tmp_path / "cache"),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+
+    return run
+
+
+def words(overrides):
+    return [word for override in overrides for word in ("-o", override)]
+
+
+@pytest.mark.slow
+def test_rays_workers_begin_again_and_come_to_the_same(type_plait, tiny_recipe, tmp_path):
+    recipe, out, mark = tiny_recipe(), tmp_path / "run", tmp_path / "mark"
+    killer = f"train.regularizers=[{{name='killer', rank=1, step=8, mark='{mark}'}}]"
+    overrides = [*STILL, "save_every=3", "train.epochs=1", f"plugins=['{HERE / 'killer.py'}']"]
+    overrides += [killer, "score_first=true"]
+    whole = train(read_recipe(recipe, overrides), tmp_path / "whole").folder
+    done = type_plait(
+        "train", recipe, "--out", out, "--engine", "ray", "--workers", 2, *words(overrides)
+    )
+    assert done.returncode == 0, done.stderr
+    assert mark.exists()
+    assert "note: a worker was lost; all begin again where the run was saved last" in done.stderr
+    assert "going on after 6 updates" in done.stderr
+    assert "best after 12 of 12 updates" in done.stdout
+    for line, other in zip(read_losses(whole), read_losses(out), strict=True):
+        assert other["losses"] == pytest.approx(line["losses"], rel=2e-4, abs=2e-5)
+    assert {path.name for path in tmp_path.iterdir()} >= {"run", "whole"}
+    assert not list(tmp_path.glob(".ray-*"))
+
+
+def test_one_worker_is_a_process_like_any_other(type_plait, tiny_recipe, tmp_path):
+    """One is what there is unless more are asked for; it draws what this process would draw."""
+    recipe, quick = tiny_recipe(), ["train.max_steps=6", "log_every=1"]
+    here = train(read_recipe(recipe, quick), tmp_path / "here").folder
+    out = tmp_path / "there"
+    done = type_plait("train", recipe, "--out", out, "--engine", "ray", *words(quick))
+    assert done.returncode == 0, done.stderr
+    losses = [[line["losses"] for line in read_losses(run)] for run in (here, out)]
+    assert len(losses[0]) == 6
+    assert losses[1] == losses[0]
+
+
+@pytest.mark.slow
+def test_what_a_worker_finds_wrong_is_said_once_and_not_tried_again(
+    type_plait, tiny_recipe, tmp_path
+):
+    recipe = tiny_recipe()
+    rows = recipe.parent / "mood-train.csv"
+    rows.write_text(rows.read_text().replace(",good\n", ",gold\n", 1))
+    done = type_plait(
+        "train", recipe, "--out", tmp_path / "run", "--engine", "ray", "--workers", "2"
+    )
+    assert done.returncode == 2
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("plait: ")]
+    assert "mood-train.csv, line " in said
+    assert "a worker was lost" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_is_saved(tiny_recipe, tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "plait", "train", str(tiny_recipe()), "--out", str(out)]
+    command += ["--engine", "ray", "--workers", "2", "-o", "train.epochs=2000"]
+    process = subprocess.Popen(
+        command, env=environment(tmp_path / "cache"), stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + TIMEOUT
+    while not (out / "checkpoint.safetensors").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 130
+    (said,) = [line for line in told.splitlines() if line.startswith("plait: ")]
+    saved = load_state(out / "checkpoint.safetensors").total_steps
+    assert f"stopped after {saved:,} update" in said
+    assert said.endswith("--resume --engine ray --workers 2")
+
+
+@pytest.mark.slow
+def test_more_workers_than_there_is_room_for_are_refused(type_plait, tiny_recipe, tmp_path):
+    done = type_plait(
+        "train", tiny_recipe(), "--out", tmp_path / "run", "--engine", "ray", "--workers", 999
+    )
+    assert done.returncode == 2
+    assert "--workers 999, but the Ray cluster has room for" in done.stderr
+
+
+@pytest.mark.slow
+def test_two_nodes_train_together(type_plait, tiny_recipe, tmp_path):
+    """Two Ray nodes, each with room for one worker, as processes of this machine."""
+    code = (
+        "import subprocess, sys\n"
+        "from ray.cluster_utils import Cluster\n"
+        "cluster = Cluster(initialize_head=True, head_node_args={'num_cpus': 1})\n"
+        "cluster.add_node(num_cpus=1)\n"
+        "done = subprocess.run([*sys.argv[1:], '--address', cluster.address])\n"
+        "cluster.shutdown()\n"
+        "sys.exit(done.returncode)\n"
+    )
+    command = [sys.executable, "-m", "plait", "train", str(tiny_recipe()), "--out"]
+    command += [str(tmp_path / "run"), "--engine", "ray", "--workers", "2"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        env=environment(tmp_path / "cache"),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "scores.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--workers", "2"], "--workers is for Ray"),
+        (["--address", "auto"], "--address is for Ray"),
+        (["--engine", "ray", "--jobs", "2"], "--jobs is for several runs"),
+        (
+            ["--engine", "ray", "--each-alone", "--jobs", "2", "--workers", "2"],
+            "--jobs 2 is for runs of one worker each",
+        ),
+        (["--engine", "slurm"], "'slurm' is not one of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_do_not_go_together_are_refused(capsys, tiny_recipe, tmp_path, more, told):
+    from plait.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["train", str(tiny_recipe()), "--out", str(tmp_path / "run"), *more])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

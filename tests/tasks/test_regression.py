@@ -1,0 +1,188 @@
+"""Linear models of features against scikit-learn, and where there is little to fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from plait.tasks.regression import (
+    RIDGE_STRENGTH,
+    STRENGTH,
+    answers_of,
+    fit_classes,
+    fit_numbers,
+    fit_task,
+    fit_yes,
+    fits_better,
+)
+from plait.types import TaskSpec
+
+ROWS, WIDTH = 60, 5
+
+
+@pytest.fixture
+def features():
+    """Rows whose root mean square distance from their mean is 1."""
+    found = np.random.default_rng(1).normal(size=(ROWS, WIDTH))
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    return found / np.sqrt(((found - found.mean(axis=0)) ** 2).sum(axis=1).mean())
+
+
+@pytest.fixture
+def classes(features):
+    """Three classes that the features tell apart, but for some noise."""
+    noise = np.random.default_rng(2).normal(scale=0.3, size=(ROWS, 3))
+    return (features[:, :3] + noise).argmax(axis=1)
+
+
+# --- classes -----------------------------------------------------------------------------
+
+
+def test_classes_are_a_multinomial_regression(features, classes):
+    theirs = LogisticRegression(C=STRENGTH, max_iter=1000).fit(features, classes)
+    ours = softmax(fit_classes(features, classes, 3)(features), axis=1)
+    np.testing.assert_allclose(ours, theirs.predict_proba(features), atol=1e-3)
+
+
+def test_two_classes_have_the_odds_of_one(features, classes):
+    two = (classes > 0).astype(int)
+    theirs = LogisticRegression(C=STRENGTH, max_iter=1000).fit(features, two)
+    found = fit_classes(features, two, 2)
+    np.testing.assert_allclose(
+        softmax(found(features), axis=1), theirs.predict_proba(features), atol=1e-3
+    )
+    np.testing.assert_allclose(found.weight.sum(axis=0), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("there", [(0, 2, 4), (1, 3)])
+def test_a_class_without_rows_is_rare_and_takes_none(features, classes, there):
+    labels = np.array(there)[classes % len(there)]
+    found = fit_classes(features, labels, 5)
+    assert (found.weight.shape, found.bias.shape) == ((5, WIDTH), (5,))
+    probabilities = softmax(found(features), axis=1)
+    missing = [number for number in range(5) if number not in there]
+    assert np.isin(probabilities.argmax(axis=1), there).all()
+    assert 0 < probabilities[:, missing].mean() < 1 / ROWS
+    alone = fit_classes(features, np.searchsorted(there, labels), len(there))
+    np.testing.assert_allclose(
+        probabilities[:, there] / probabilities[:, there].sum(axis=1, keepdims=True),
+        softmax(alone(features), axis=1),
+        atol=1e-6,
+    )
+
+
+def test_one_class_alone_has_a_constant(features):
+    found = fit_classes(features, np.full(ROWS, 1), 3)
+    assert not found.weight.any()
+    expected = np.array([0.5, ROWS + 0.5, 0.5]) / (ROWS + 1.5)
+    np.testing.assert_allclose(softmax(found(features), axis=1), np.tile(expected, (ROWS, 1)))
+
+
+def test_equal_features_have_the_frequencies():
+    same = np.tile(np.eye(WIDTH)[0], (40, 1))
+    labels = np.repeat([0, 1, 2], [20, 15, 5])
+    found = softmax(fit_classes(same, labels, 3)(same), axis=1)
+    np.testing.assert_allclose(found, np.tile([0.5, 0.375, 0.125], (40, 1)), atol=0.01)
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 50.0])
+def test_the_spread_of_the_features_does_not_matter(features, classes, spread):
+    far = spread * (3.0 + features)  # a regression's constant takes the mean
+    for fit in (
+        lambda rows: fit_classes(rows, classes, 3),
+        lambda rows: fit_yes(rows, (classes > 0)[:, None]),
+        lambda rows: fit_numbers(rows, classes.astype(float)),
+    ):
+        np.testing.assert_allclose(fit(far)(far), fit(features)(features), atol=0.05)
+
+
+# --- yes or no ---------------------------------------------------------------------------
+
+
+def test_each_label_is_a_regression_by_itself(features, classes):
+    yes = np.stack([classes == 0, classes != 1], axis=1).astype(float)
+    found = expit(fit_yes(features, yes)(features))
+    for column in range(2):
+        theirs = LogisticRegression(C=STRENGTH, max_iter=1000).fit(features, yes[:, column])
+        expected = theirs.predict_proba(features)[:, 1]
+        np.testing.assert_allclose(found[:, column], expected, atol=1e-3)
+
+
+def test_a_share_is_so_much_of_a_yes_and_the_rest_of_a_no(features):
+    tenths = np.random.default_rng(3).integers(0, 11, size=ROWS)
+    found = fit_yes(features, (tenths / 10)[:, None], strength=2.0)
+    rows = np.repeat(features, 10, axis=0)
+    answers = np.concatenate([[1] * n + [0] * (10 - n) for n in tenths])
+    # Ten rows for each, so a tenth of the strength; the spread is the same.
+    theirs = LogisticRegression(C=2.0 / 10, max_iter=1000).fit(rows, answers)
+    np.testing.assert_allclose(found.weight, theirs.coef_, atol=2e-3)
+    np.testing.assert_allclose(found.bias, theirs.intercept_, atol=2e-3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_constant_answers_have_a_constant(features, share):
+    found = fit_yes(features, np.full((ROWS, 1), share))
+    assert not found.weight.any()
+    expected = (share * ROWS + 0.5) / (ROWS + 1)
+    np.testing.assert_allclose(expit(found(features)), np.full((ROWS, 1), expected))
+
+
+# --- numbers -----------------------------------------------------------------------------
+
+
+def test_numbers_are_a_ridge_regression(features):
+    numbers = features @ np.arange(WIDTH) + 3
+    theirs = Ridge(alpha=1 / RIDGE_STRENGTH).fit(features, numbers)
+    found = fit_numbers(features, numbers)(features)
+    np.testing.assert_allclose(found[:, 0], theirs.predict(features))
+
+
+def test_a_constant_number_is_itself(features):
+    found = fit_numbers(features, np.full(ROWS, 2.5))
+    np.testing.assert_allclose(found(features), 2.5)
+    np.testing.assert_allclose(found.weight, 0, atol=1e-12)
+
+
+# --- tasks -------------------------------------------------------------------------------
+
+SPECS = {
+    "classes": TaskSpec(kind="classes", labels=("a", "b", "c"), text="t"),
+    "binary": TaskSpec(kind="binary", text="t"),
+    "labels": TaskSpec(kind="labels", labels=("a", "b"), text="t"),
+    "score": TaskSpec(kind="score", range=(0.0, 2.0), text="t"),
+}
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_answers_have_the_form_of_the_kind(features, classes, kind):
+    labels = np.stack([classes > 0, classes > 1], axis=1) if kind == "labels" else classes
+    labels = (labels > 0) if kind == "binary" else labels
+    spec = SPECS[kind]
+    answers = answers_of(spec, fit_task(spec, features, labels.astype(float))(features))
+    is_score = kind == "score"
+    assert answers.shape == ((ROWS,) if is_score else (ROWS, len(spec.labels)))
+    assert answers.min() >= 0
+    assert answers.max() <= (spec.range[1] if is_score else 1)
+    if kind in ("classes", "binary"):
+        np.testing.assert_allclose(answers.sum(axis=1), 1)
+        assert (answers.argmax(axis=1) == labels).mean() > 0.6
+
+
+def test_what_predicts_rows_left_out_is_better(features):
+    shares = (features[:, :1] > 0).astype(float)
+    noise = np.random.default_rng(4).normal(size=(ROWS, WIDTH))
+    assert fits_better(features, noise, shares, (10.0, 10.0))
+    assert not fits_better(noise, features, shares, (10.0, 10.0))
+    assert fits_better(features, features, shares, (10.0, 10.0))  # of equals the first
+
+
+def test_of_very_few_rows_nothing_is_left_out(features):
+    assert fits_better(features[:9, :1], features[:9], features[:9, :1] > 0, (1.0, 1.0))
+
+
+def test_folds_with_one_answer_alone_are_fitted(features):
+    shares = np.zeros((ROWS, 1))
+    shares[0] = 1
+    assert fits_better(features, features, shares, (1.0, 1.0))
