@@ -67,7 +67,7 @@ RETURNED = [
     ("plait.training.run", "Outcome"),
     ("plait.inference.answers.stream", "FileAnswers"),
     ("plait.inference.thresholds", "Threshold"),
-    ("plait.tasks.metrics", "Scores"),
+    ("plait.inference.scoring", "Scores"),
     ("plait.tasks.metrics", "TaskScores"),
 ]
 

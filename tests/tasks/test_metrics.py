@@ -17,6 +17,7 @@ from sklearn import metrics as sk
 
 from plait.errors import RecipeError
 from plait.inference.predictor import Predictor
+from plait.inference.scoring import score_baseline
 from plait.tasks import metrics
 from plait.types import TaskSpec
 
@@ -478,11 +479,11 @@ def test_scoring_draws_no_random_numbers(predictor, dev):
 
 def test_the_baseline_knows_the_training_labels_alone(predictor, dev):
     train = predictor.load_split("train")
-    scores = metrics.score_baseline(predictor.tasks, train, dev)
+    scores = score_baseline(predictor.tasks, train, dev)
     common = torch.bincount(train["mood"].labels).argmax()
     assert scores.primary["mood"] == pytest.approx((dev["mood"].labels == common).float().mean())
     mean = train["near"].labels.mean()
     expected = ((dev["near"].labels - mean) ** 2).mean()
     assert scores.tasks["near"].metrics["mse"] == pytest.approx(float(expected), rel=1e-5)
     del train["same"]
-    assert list(metrics.score_baseline(predictor.tasks, train, dev).primary) == ["mood", "near"]
+    assert list(score_baseline(predictor.tasks, train, dev).primary) == ["mood", "near"]

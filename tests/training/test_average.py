@@ -16,7 +16,6 @@ import plait
 from plait.config import read_recipe
 from plait.errors import DiskFullError, RunError
 from plait.inference.predictor import Predictor
-from plait.training import checkpoint
 from plait.training.average import average_runs
 from plait.training.run import train
 
@@ -78,7 +77,7 @@ def test_a_full_disk_leaves_no_folder_behind(tiny_run, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save_file", fill)
+        patch.setattr("plait.model.weights.save_file", fill)
         with pytest.raises(DiskFullError, match=r"full: \S*/soup could not be written; nothing"):
             average_runs([tiny_run], tmp_path / "soup")
     assert not list(tmp_path.glob("*soup*"))

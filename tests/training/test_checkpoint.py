@@ -17,8 +17,7 @@ from plait.config import StageConfig
 from plait.data.storage import atomic_path, remove_leftovers, write_text
 from plait.errors import DiskFullError, RunError, UsageError
 from plait.methods.losses import DEFAULT_LOSSES, LOSSES
-from plait.model.weights import load_weights, save_weights
-from plait.training import checkpoint
+from plait.model.weights import load_weights, read_weights, save_weights
 from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from plait.training.loop import Cursor, TrainState
 from plait.training.optimizer import build_optimizer, freeze, set_rate
@@ -146,7 +145,7 @@ def fill_disk(monkeypatch, suffix: str, writes: int) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         save_file(tensors, path, metadata=metadata)
 
-    monkeypatch.setattr(checkpoint, "save_file", save)
+    monkeypatch.setattr("plait.model.weights.save_file", save)
 
 
 @pytest.mark.parametrize(
@@ -392,9 +391,9 @@ def test_weights_that_may_not_be_read_are_told_as_such(tmp_path, monkeypatch):
 
     path = tmp_path / "model.safetensors"
     path.touch()
-    monkeypatch.setattr(checkpoint, "safe_open", refuse)
+    monkeypatch.setattr("plait.model.weights.safe_open", refuse)
     with pytest.raises(RunError, match="may not be read"):
-        checkpoint.read_weights(path)
+        read_weights(path)
     path.unlink()
     with pytest.raises(RunError, match="is missing"):
-        checkpoint.read_weights(path)
+        read_weights(path)

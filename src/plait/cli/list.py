@@ -94,7 +94,23 @@ def _describe_row(published: Mapping[str, Any]) -> str:
 
 
 def load_families() -> None:
-    """Import the rooms whose parts register themselves."""
+    """Import the modules whose parts register themselves."""
+    from importlib import import_module
+
+    for module in (
+        "data.augmentations",
+        "methods.aggregators",
+        "methods.losses",
+        "methods.regularizers",
+        "methods.schedules",
+        "methods.weighting",
+        "model.adapters",
+        "model.encoder",
+        "model.heads",
+        "training.listeners",
+        "training.stages",
+    ):
+        import_module(f"plait.{module}")
 
 
 def _plural(family: str) -> str:
