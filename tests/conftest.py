@@ -20,13 +20,14 @@ from safetensors.torch import save_file
 from csv_rows import write_rows
 from plait.config import read_recipe
 from plait.data import Tokenizer
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import LOSSES
 from plait.model.adapters import ADAPTERS
 from plait.model.encoder import build_encoder, hub_weights
 from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
+from plait.tasks import TaskSpec
 from plait.training.run import train
-from plait.types import Batch, TaskSpec, Tokens
+from plait.types import Batch, Tokens
 
 # How long an example takes is the machine's business: a busy one is not a failing test.
 settings.register_profile("untimed", deadline=None)
@@ -121,7 +122,7 @@ def tiny_model(tiny_encoder_config: dict[str, Any]) -> Callable[..., MultitaskMo
                     given.get(task, {"name": "linear", "dropout": dropout}),
                     f"tasks.{task}.head",
                     encoder.width,
-                    LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec).num_outputs,
+                    LOSSES.build(spec.kind.default_loss, "loss", spec).num_outputs,
                     spec.inputs == "apart",
                 )
                 for task, spec in specs.items()
@@ -148,12 +149,12 @@ def tiny_batch() -> Callable[..., Batch]:
         mask = places < lengths
         is_joined = spec.is_pair and spec.inputs == "joined"
         types = ((places >= lengths // 2) & mask & is_joined).long()
-        if spec.kind == "score":
+        if spec.kind.name == "score":
             low, high = spec.range
             labels = low + (high - low) * torch.rand(num_examples, generator=generator)
         else:
             labels = torch.randint(len(spec.labels), (num_examples,), generator=generator)
-        if spec.kind == "binary":
+        if spec.kind.name == "binary":
             labels = labels.float()
         return Batch(Tokens(ids * mask, types, mask), labels)
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from plait.data import Dataset, Tokenizer, cache_root
 from plait.errors import Interrupted, RecipeError, UsageError
 from plait.fewshot import Figures, draw_rows, measure_few_shot, measuring, read_task
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 CLASSES = TaskSpec(kind="classes", labels=("a", "b", "c"), text=("text",))
 SCORE = TaskSpec(kind="score", text=("text",))

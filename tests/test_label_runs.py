@@ -13,7 +13,7 @@ import plait
 from plait.config import read_recipe
 from plait.fewshot import draw_rows, measure_few_shot
 from plait.inference.ensemble import make_ensemble
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 SIGNS = {"glad": ("happy", "bright"), "tired": ("dull", "weak"), "calm": ("mild", "plain")}
 

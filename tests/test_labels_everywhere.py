@@ -13,8 +13,7 @@ import pytest
 
 from csv_rows import read_rows
 from plait.analysis.audit import audit
-from plait.analysis.audit.changes import find_typical, measure_changes
-from plait.analysis.mistakes import compare, judge
+from plait.analysis.mistakes import compare
 from plait.analysis.report.page import write_report
 from plait.cli import main
 from plait.config import read_recipe
@@ -22,9 +21,9 @@ from plait.errors import UsageError
 from plait.inference.card import make_card
 from plait.inference.ensemble import load, make_ensemble
 from plait.inference.fitting.calibrate import calibrate
+from plait.tasks import TaskSpec
 from plait.training.estimator import TextClassifier
 from plait.training.run import train
-from plait.types import TaskSpec
 
 MOODS = TaskSpec(kind="labels", labels=("glad", "tired", "calm"), text=("text",))
 
@@ -164,7 +163,7 @@ GIVEN = np.array([[0.9, 0.2, 0.1], [0.6, 0.3, 0.8], [0.1, 0.1, 0.7]])
 
 
 def test_verdicts_by_hand():
-    verdicts = judge(MOODS, TRUE, GIVEN)
+    verdicts = MOODS.kind.judge(TRUE, GIVEN)
     assert verdicts.figure == "subset_accuracy"
     assert verdicts.quality.tolist() == [1, 0, 0]
     # In the second row tired was denied with 70% and calm affirmed with 80%.
@@ -197,10 +196,11 @@ def test_mistakes_are_shown(run, words, tmp_path):
 
 def test_changes_by_hand():
     before, after = GIVEN[:2], np.array([[0.8, 0.2, 0.1], [0.6, 0.6, 0.8]])
-    moved, changed = measure_changes(MOODS, before, after)
+    kind = MOODS.kind
+    moved, changed = kind.distance(before, after), kind.differs(before, after)
     assert moved == pytest.approx([0.1, 0.3])
     assert changed.tolist() == [False, True]
-    typical = find_typical(MOODS, np.array([[0.9, 0.1, 0.1], [0.7, 0.1, 0.3], [0.1, 0.9, 0.9]]))
+    typical = MOODS.kind.typical(np.array([[0.9, 0.1, 0.1], [0.7, 0.1, 0.3], [0.1, 0.9, 0.9]]))
     assert typical == pytest.approx(np.array([[0.8, 0.1, 0.2]]))
 
 

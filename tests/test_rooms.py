@@ -43,7 +43,7 @@ LEVEL = {room: level for level, room in enumerate(ROOMS)}
 # What makes `plait --help` slow.
 HEAVY = {"torch", "pyarrow", "numpy", "transformers", "tokenizers", "matplotlib"}
 HEAVY |= {"sklearn", "scipy"}
-LIGHT_ROOMS = {"errors", "types", "registry", "config", "cli"}
+LIGHT_ROOMS = {"errors", "types", "registry", "cli"}
 
 
 def modules() -> dict[str, Path]:

@@ -6,7 +6,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from plait.types import Batch, Prediction, TaskSpec, Tokens
+from plait.tasks import TaskSpec
+from plait.types import Batch, Prediction, Tokens
 
 
 def test_a_number_of_classes_names_them():

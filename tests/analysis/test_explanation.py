@@ -11,7 +11,8 @@ import pytest
 
 from plait.analysis.explanation import MOST_PARTS, explain, leave, split_parts
 from plait.errors import UsageError
-from plait.types import Prediction, TaskSpec
+from plait.tasks import TaskSpec
+from plait.types import Prediction
 
 MOOD = TaskSpec(kind="classes", labels=("bad", "good"), text=("text",))
 NEAR = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"))
@@ -34,15 +35,15 @@ class Toy:
     def answer(self, task, rows):
         self.num_asked += len(rows)
         values = np.array([self.rule(*(row.split() for row in texts)) for texts in rows])
-        return values if self.spec.kind == "score" else np.stack([1 - values, values], axis=1)
+        return values if self.spec.kind.name == "score" else np.stack([1 - values, values], axis=1)
 
     def take_texts(self, task, text):
         return (text,) if isinstance(text, str) else text
 
     def describe(self, task, answer):
-        if self.spec.kind == "score":
+        if self.spec.kind.name == "score":
             return Prediction(task, float(answer), f"{answer:.2f}")
-        if self.spec.kind == "labels":
+        if self.spec.kind.name == "labels":
             held = tuple(np.flatnonzero(answer >= 0.5).tolist())
             return Prediction(task, held, "some", tuple(answer.tolist()))
         best = int(np.argmax(answer))

@@ -9,8 +9,7 @@ import pytest
 
 from plait.cli.evaluate import _class_rows
 from plait.inference.predictor import Predictor
-from plait.tasks.metrics import score_task
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 
 def test_every_task_is_shown(plait, trained):
@@ -84,7 +83,7 @@ def test_long_work_is_told_while_it_goes_on(plait, trained, monkeypatch):
 def table(labels):
     spec = TaskSpec(kind="classes", labels=labels, text=("text",))
     chances = [[float(i == j) for j in range(len(labels))] for i in range(len(labels))]
-    return _class_rows(score_task(spec, list(range(len(labels))), chances))
+    return _class_rows(spec.kind.score(list(range(len(labels))), chances))
 
 
 def test_long_labels_are_cut_and_many_classes_are_not_crossed():

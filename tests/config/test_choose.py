@@ -26,6 +26,7 @@ from plait.config.choose import (
     is_whole,
 )
 from plait.config.reading import resolve
+from plait.tasks import TASK_KINDS
 
 TASKS: dict[str, dict[str, Any]] = {
     "mood": {"kind": "classes", "labels": ["bad", "good"], "text": "text"},
@@ -36,7 +37,7 @@ TASKS: dict[str, dict[str, Any]] = {
 
 
 def facts(kind: str = "classes", rows: int = 5_000, classes: int = 2, **more: Any) -> Facts:
-    return Facts("mood", kind, rows, classes, **more)
+    return Facts("mood", TASK_KINDS[kind].form, rows, classes, **more)
 
 
 def chosen(*tasks: Facts) -> dict[str, Any]:

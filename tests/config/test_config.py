@@ -225,7 +225,7 @@ def test_a_task_may_be_called_name(folder):
     (folder / "a.toml").write_text(f'extends = "base.toml"\n{task}')
     recipe = extend(folder, "[tasks.name]\nweight = 2.0", '"a.toml"')
     assert recipe.tasks.keys() == {"mood", "alike", "name"}
-    assert (recipe.tasks["name"].kind, recipe.tasks["name"].weight) == ("binary", 2.0)
+    assert (recipe.tasks["name"].kind.name, recipe.tasks["name"].weight) == ("binary", 2.0)
 
 
 def test_stages_lie_over_train(folder):
@@ -346,7 +346,7 @@ def test_overrides_that_cannot_be(folder, override, message):
             "tasks.moods.kind must be set; or did you mean tasks.mood?",
         ),
         ("[tasks.mood]\nlabels = 1", "tasks.mood: labels must give the number of classes"),
-        ("[tasks.mood]\nkind = 'multi'", "tasks.mood.kind = 'multi': should be 'classes'"),
+        ("[tasks.mood]\nkind = 'multi'", "tasks.mood: there is no task kind 'multi'"),
         ("[train]\nlr = -1.0", "train.lr = -1.0: should be greater than 0"),
         ("[tasks.'my mood']\nkind = 'binary'", "tasks has 'my mood', and a name here has letters"),
         ("[train]\nlr = inf", "train.lr = inf: should be a finite number"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 from plait.methods.losses import LOSSES
 from plait.methods.schedules import SCHEDULES, Sampled
 from plait.registry import FAMILIES
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 if TYPE_CHECKING:
     import pytest
@@ -123,7 +123,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 (table, spec)
                 for table in tables_of("loss")
                 for spec in SPECS
-                if (spec.kind in LOSSES[table["name"]].kinds) == allowed
+                if LOSSES[table["name"]].suits(spec.kind) == allowed
             ]
             ids = [f"{_show(table)}-{spec.kind}" for table, spec in cases]
             metafunc.parametrize(name, cases, ids=ids)

@@ -12,7 +12,7 @@ import pytest
 from plait.data.augmentations import AUGMENTATIONS, Augmentation, add_rows
 from plait.data.heldout import HeldOut
 from plait.data.rows import Rows
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 TEXTS = ["He told the girl a story", "a good film", "☃ him", "HER mother, she said.", "x"]
 SPECS = {1: TaskSpec(kind="binary", text=("a",)), 2: TaskSpec(kind="binary", text=("a", "b"))}

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from plait.errors import RecipeError
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES, CosineMSE, Loss, MeanSquaredError
+from plait.methods.losses import LOSSES, CosineMSE, Loss, MeanSquaredError
 from plait.model.heads import HEADS
-from plait.types import TaskSpec
+from plait.tasks import TASK_KINDS, TaskSpec
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def make(loss: Loss, num_examples: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     if loss.takes == "cosine":
         outputs = outputs.tanh()
     spec = loss.spec
-    if spec.kind == "score":
+    if spec.kind.name == "score":
         low, high = spec.range
         return outputs, low + (high - low) * torch.rand(num_examples, generator=generator)
-    if spec.kind == "labels":
+    if spec.kind.name == "labels":
         chances = torch.rand(num_examples, len(spec.labels), generator=generator)
         return outputs, (chances < 0.4).float()
     labels = torch.randint(len(spec.labels), (num_examples,), generator=generator)
-    return outputs, labels.float() if spec.kind == "binary" else labels
+    return outputs, labels.float() if spec.kind.name == "binary" else labels
 
 
 def test_it_is_one_finite_number_with_a_gradient(loss):
@@ -92,7 +92,7 @@ def test_decoded_answers_are_probabilities_or_scores_in_range(loss):
     for num_examples in (1, 5):
         outputs, _ = make(loss, num_examples)
         decoded = loss.decode(outputs * spread)
-        if loss.spec.kind == "score":
+        if loss.spec.kind.name == "score":
             low, high = loss.spec.range
             assert decoded.shape == (num_examples,)
             assert low - 1e-6 <= decoded.min() <= decoded.max() <= high + 1e-6
@@ -100,7 +100,7 @@ def test_decoded_answers_are_probabilities_or_scores_in_range(loss):
             assert decoded.shape == (num_examples, len(loss.spec.labels))
             assert decoded.min() >= 0
             assert decoded.max() <= 1
-            if loss.spec.kind == "labels":
+            if loss.spec.kind.name == "labels":
                 continue
             torch.testing.assert_close(decoded.sum(dim=1), torch.ones(num_examples))
 
@@ -122,10 +122,10 @@ def test_where_it_is_lowest_the_answer_is_the_label(loss):
         optimizer.step()
     assert loss(outputs, labels) < before
     decoded = loss.decode(outputs.detach())
-    if loss.spec.kind == "score":
+    if loss.spec.kind.name == "score":
         low, high = loss.spec.range
         torch.testing.assert_close(decoded, labels, rtol=0, atol=0.01 * (high - low))
-    elif loss.spec.kind == "labels":
+    elif loss.spec.kind.name == "labels":
         assert (decoded >= 0.5).tolist() == labels.bool().tolist()
     else:
         assert decoded.argmax(dim=1).tolist() == labels.long().tolist()
@@ -135,15 +135,15 @@ def test_outputs_as_a_distribution(loss):
     outputs, _ = make(loss, 5)
     outputs = outputs.abs() / 4  # a clipped cosine below 0 has no gradient
     logs = loss.log_probabilities(outputs)
-    score = loss.spec.kind == "score"
-    if loss.spec.kind == "labels":
+    score = loss.spec.kind.name == "score"
+    if loss.spec.kind.name == "labels":
         logs = logs.flatten(0, 1)  # a no and a yes each
         assert logs.shape == (5 * len(loss.spec.labels), 2)
         torch.testing.assert_close(logs.exp()[:, 1], loss.decode(outputs).flatten())
     else:
         assert logs.shape == (5, 2 if score else len(loss.spec.labels))
     torch.testing.assert_close(logs.exp().sum(dim=1), torch.ones(len(logs)))
-    if loss.spec.kind == "labels":
+    if loss.spec.kind.name == "labels":
         return
     low, high = loss.spec.range
     decoded = (loss.decode(outputs) - low) / (high - low) if score else loss.decode(outputs)
@@ -165,7 +165,7 @@ def test_every_output_counts_in_the_distribution(loss):
 
 def test_the_value_of_a_score_and_of_nothing_else(loss):
     outputs, labels = make(loss, 5)
-    if loss.spec.kind != "score":
+    if loss.spec.kind.name != "score":
         with pytest.raises(TypeError, match="has no value"):
             loss.value(outputs)
         return
@@ -185,7 +185,7 @@ def test_double_precision_is_kept(loss):
     outputs, labels = make(loss, 5)
     wide = outputs.double()
     assert loss(wide, labels.double()).dtype == torch.float64
-    values = [loss.value] if loss.spec.kind == "score" else []
+    values = [loss.value] if loss.spec.kind.name == "score" else []
     for read in (loss.decode, loss.log_probabilities, *values):
         assert read(wide).dtype == torch.float64
         torch.testing.assert_close(read(wide).float(), read(outputs), rtol=1e-4, atol=1e-5)
@@ -196,23 +196,23 @@ def test_a_loss_of_ones_own_needs_only_to_decode(tiny_specs, task):
     """The distribution and the value are then read off its answers."""
     many = TaskSpec(kind="labels", labels=3, text=("text",))
     spec = {**tiny_specs, "many": many}[task]
-    inner = LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec)
+    inner = LOSSES.build(spec.kind.default_loss, "loss", spec)
 
     class Own(Loss):
-        kinds = (spec.kind,)
+        forms = (spec.kind.form,)
         __call__ = inner.__call__
         decode = staticmethod(inner.decode)
 
     own = Own(spec)
     outputs, _ = make(inner, 6)
     torch.testing.assert_close(own.log_probabilities(outputs), inner.log_probabilities(outputs))
-    if spec.kind == "score":
+    if spec.kind.name == "score":
         assert torch.equal(own.value(outputs), inner.decode(outputs))
 
 
 def test_other_kinds_are_refused_in_a_sentence(refused_case):
     table, spec = refused_case
-    with pytest.raises(ValueError, match=f"not '{spec.kind}'"):
+    with pytest.raises(ValueError, match=f"not '{spec.kind.name}'"):
         LOSSES[table["name"]](spec)
     with pytest.raises(RecipeError, match=r"^tasks\.x\.loss: this loss is for .*, not"):
         LOSSES.build(table, "tasks.x.loss", spec)
@@ -224,7 +224,6 @@ def test_some_head_gives_what_it_takes(loss):
 
 
 def test_every_kind_has_a_loss_unless_set():
-    assert set(DEFAULT_LOSSES) == {"classes", "binary", "labels", "score"}
-    for kind, name in DEFAULT_LOSSES.items():
-        assert kind in LOSSES[name].kinds
-        assert LOSSES[name].takes == "logits"  # what the linear head, also the default, gives
+    for kind in (TASK_KINDS[name] for name in TASK_KINDS):
+        assert LOSSES[kind.default_loss].suits(kind)
+        assert LOSSES[kind.default_loss].takes == "logits"  # as the default head gives

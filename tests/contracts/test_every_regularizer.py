@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.methods.losses import LOSSES, Loss
 from plait.methods.regularizers import REGULARIZERS, Regularizer
 from plait.model.multitask import MultitaskModel
 
@@ -16,7 +16,7 @@ each_precision = pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf
 @pytest.fixture
 def losses(tiny_specs) -> dict[str, Loss]:
     """Each task's usual loss."""
-    return {t: LOSSES.build(DEFAULT_LOSSES[s.kind], "loss", s) for t, s in tiny_specs.items()}
+    return {t: LOSSES.build(s.kind.default_loss, "loss", s) for t, s in tiny_specs.items()}
 
 
 @pytest.fixture

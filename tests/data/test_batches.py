@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from plait.data import Collator, Dataset, Rows, Tokenizer, collate, text_lengths
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 SINGLE = TaskSpec(kind="binary", text="a")
 JOINED = TaskSpec(kind="binary", text=("a", "b"))

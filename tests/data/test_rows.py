@@ -14,11 +14,11 @@ import pytest
 
 from plait.config import BadRows
 from plait.data.files import open_source
-from plait.data.labels import LabelError, LabelReader
 from plait.data.rows import FileReport, RowReader
 from plait.data.source import Columns
 from plait.errors import DataError
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
+from plait.tasks.reading import LabelError, LabelReader
 
 FIVE = TaskSpec(kind="classes", labels=5, text="text")
 MIXED = TaskSpec(kind="classes", labels=("0", "2", "1"), text="text")
@@ -30,6 +30,10 @@ COLUMNS = Columns(("text",), ("label",), "id")
 WriteRows = Callable[[Path, list[dict[str, Any]]], Path]
 
 
+def make_reader(spec: TaskSpec, label_map: dict[str, float]) -> LabelReader:
+    return spec.kind.reader(("label",), label_map, separator=";", scale=None)
+
+
 def read(
     path: Path,
     spec: TaskSpec = FIVE,
@@ -38,7 +42,7 @@ def read(
     label_map: dict[str, float] | None = None,
 ) -> tuple[list[str], list[float], FileReport]:
     """Return texts, labels and the report of a file."""
-    labels = LabelReader(spec, label_map or {}) if columns.labels else None
+    labels = make_reader(spec, label_map or {}) if columns.labels else None
     reader = RowReader(open_source(path), columns, labels, bad_rows)
     texts: list[str] = []
     values: list[float] = []
@@ -292,7 +296,7 @@ def test_ids(tmp_path: Path, write_rows: WriteRows) -> None:
     ],
 )
 def test_labels(spec: TaskSpec, label_map: dict[str, float], written: str, value: float) -> None:
-    assert LabelReader(spec, label_map).read(written) == value
+    assert make_reader(spec, label_map).read(written) == value
 
 
 @pytest.mark.parametrize(
@@ -308,7 +312,7 @@ def test_labels(spec: TaskSpec, label_map: dict[str, float], written: str, value
 )
 def test_numbers_are_not_guessed(spec: TaskSpec, label_map: dict[str, float], written: str) -> None:
     with pytest.raises(LabelError):
-        LabelReader(spec, label_map).read(written)
+        make_reader(spec, label_map).read(written)
 
 
 def test_json_numbers_are_matched_as_plain_text(tmp_path: Path) -> None:

@@ -107,10 +107,10 @@ def test_sequence_classification(predictor, classifier_run, tmp_path, task):
     if task == "shared":  # a sigmoid's share of the range
         assert config.problem_type == "multi_label_classification"
         found = 5 * logits[:, 0].sigmoid()
-    elif spec.kind == "score":
+    elif spec.kind.name == "score":
         assert config.problem_type == "regression"
         found = logits[:, 0].clamp(*spec.range)
-    elif spec.kind == "labels":
+    elif spec.kind.name == "labels":
         assert config.problem_type == "multi_label_classification"
         found = logits.sigmoid()
     else:

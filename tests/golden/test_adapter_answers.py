@@ -12,7 +12,7 @@ from plait.errors import RecipeError
 from plait.model.adapters import ADAPTERS, PAL
 from plait.model.encoder import build_encoder
 from plait.model.interface import Adapter
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 
 def build(name: str, *shape: int, **settings: object) -> Adapter:

@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import LOSSES
 from plait.methods.regularizers.divergences import symmetric_kl
+from plait.tasks import TaskSpec
 from plait.training.stages.distill import Distilled
-from plait.types import TaskSpec
 
 CLASSES = TaskSpec(kind="classes", labels=("a", "b"), text=("text",))
 BINARY = TaskSpec(kind="binary", text=("a", "b"))
@@ -19,7 +19,7 @@ SCORE = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"))
 
 
 def make(spec, *, loss=None, temperature=2.0, weight=0.5):
-    own = LOSSES.build(loss or DEFAULT_LOSSES[spec.kind], "loss", spec)
+    own = LOSSES.build(loss or spec.kind.default_loss, "loss", spec)
     return Distilled(own, temperature, weight)
 
 
@@ -138,5 +138,5 @@ def test_outputs_mean_what_they_do_under_the_own_loss(spec):
     torch.testing.assert_close(
         symmetric_kl(loss, outputs, outputs + 1), symmetric_kl(loss.own, outputs, outputs + 1)
     )
-    if spec.kind == "score":
+    if spec.kind.name == "score":
         torch.testing.assert_close(loss.value(outputs), loss.own.value(outputs))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from plait.errors import RecipeError
 from plait.methods.losses import LOSSES, Loss
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 CLASSES = TaskSpec(kind="classes", labels=("a", "b", "c"), text=("text",))
 BINARY = TaskSpec(kind="binary", text=("a", "b"))

@@ -10,7 +10,7 @@ from torch import nn
 
 from plait.config import StageConfig
 from plait.methods.aggregators import AGGREGATORS
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import LOSSES
 from plait.methods.regularizers import Regularizer
 from plait.methods.weighting import Fixed
 from plait.training.meta import FOMAMLStep, ReptileStep, build_outer_optimizer
@@ -211,7 +211,7 @@ def batches(tiny_specs, tiny_batch):
 
 @pytest.fixture
 def parts(tiny_specs):
-    losses = {t: LOSSES.build(DEFAULT_LOSSES[s.kind], "loss", s) for t, s in tiny_specs.items()}
+    losses = {t: LOSSES.build(s.kind.default_loss, "loss", s) for t, s in tiny_specs.items()}
     return {task: TaskParts(loss) for task, loss in losses.items()}
 
 

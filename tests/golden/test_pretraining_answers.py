@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from plait.model.encoder import build_encoder
+from plait.tasks import TaskSpec
 from plait.training.stages.contrast import ContrastiveLoss
 from plait.training.stages.mlm import IGNORED, MaskedWords, WordHead, mask_words
 from plait.training.stages.simcse import InfoNCE, ProjectionHead
-from plait.types import TaskSpec, Tokens
+from plait.types import Tokens
 
 # --- SimCSE ------------------------------------------------------------------------------
 

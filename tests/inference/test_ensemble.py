@@ -7,14 +7,11 @@ import tomllib
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 import plait
 from plait.config import read_recipe, to_toml
 from plait.errors import RunError, UsageError
-from plait.inference.ensemble import FILE, Ensemble, Views, combine, load, make_ensemble
+from plait.inference.ensemble import FILE, Ensemble, Views, load, make_ensemble
 from plait.inference.predictor import Predictor
 from plait.training.run import train
 
@@ -44,91 +41,6 @@ def altered(run, out, old, new):
     return out
 
 
-# --- combining, by hand ------------------------------------------------------------------
-
-
-def one(*members):
-    """Answers of members to one example."""
-    return np.array(members, dtype=np.float64)[:, None]
-
-
-def test_the_class_with_most_votes_wins():
-    answers = one([0.5, 0.3, 0.2], [0.6, 0.4, 0.0], [0.1, 0.8, 0.1])
-    assert combine(answers, "mode")[0] == pytest.approx([0.55, 0.35, 0.1])  # of the first two
-    assert combine(answers, "mean")[0] == pytest.approx([0.4, 0.5, 0.1])
-
-
-def test_an_outvoted_mean_gives_way_to_those_who_agree():
-    """Two choose class 0, one is very sure of class 1: the mean alone would say 1."""
-    answers = one([0.51, 0.49], [0.55, 0.45], [0.01, 0.99])
-    assert combine(answers, "mode")[0] == pytest.approx([0.53, 0.47])
-    assert combine(answers, "mean")[0] == pytest.approx([0.356666, 0.643333], abs=1e-5)
-
-
-def test_where_the_mean_agrees_it_is_the_probability():
-    answers = one([0.6, 0.4], [0.7, 0.3], [0.4, 0.6])
-    assert combine(answers, "mode")[0] == pytest.approx([17 / 30, 13 / 30])
-
-
-@pytest.mark.parametrize(
-    ("members", "chosen"),
-    [
-        (([0.9, 0.1, 0.0], [0.4, 0.6, 0.0]), 0),  # one vote each; means .65 and .35
-        (([0.6, 0.4, 0.0], [0.1, 0.9, 0.0]), 1),  # .35 and .65
-        (([0.5, 0.1, 0.4], [0.1, 0.5, 0.4]), 0),  # .3 and .3: the first; .4 of 2 has no vote
-        (([0.5, 0.2, 0.3], [0.1, 0.5, 0.4]), 1),  # .3 and .35, and again .35 without a vote
-    ],
-)
-def test_ties_go_to_the_higher_mean_probability(members, chosen):
-    found = combine(one(*members), "mode")
-    assert found[0].argmax() == chosen
-    assert found[0].sum() == pytest.approx(1)
-
-
-def test_scores_have_a_median_or_a_mean():
-    odd = np.array([[1.0, 4.0], [2.0, 0.0], [4.5, 3.0]])
-    assert combine(odd, "mode").tolist() == [2.0, 3.0]
-    assert combine(odd, "mean") == pytest.approx([2.5, 7 / 3])
-    assert combine(odd[:2], "mode").tolist() == [1.5, 2.0]  # of two, their mean
-
-
-@given(
-    arrays(
-        np.float32, (5, 7, 3), elements=st.floats(0.0009765625, 1, width=32, allow_subnormal=False)
-    )
-)
-def test_the_highest_probability_is_always_the_vote(raw):
-    answers = (raw / raw.sum(axis=2, keepdims=True)).astype(np.float64)
-    found = combine(answers, "mode")
-    assert found.sum(axis=1) == pytest.approx(1)
-    for row in range(7):
-        votes = np.bincount(answers[:, row].argmax(axis=1), minlength=3)
-        best = [c for c in range(3) if votes[c] == votes.max()]
-        means = answers[:, row].mean(axis=0)
-        assert found[row].argmax() == max(best, key=lambda c: (means[c], -c))
-
-
-def test_no_examples():
-    assert combine(np.zeros((2, 0, 3)), "mode").shape == (0, 3)
-    assert combine(np.zeros((2, 0)), "mode").shape == (0,)
-
-
-def test_each_label_is_voted_on_by_itself():
-    answers = np.array([[[0.6, 0.9, 0.4]], [[0.6, 0.1, 0.7]], [[0.1, 0.2, 0.2]]])
-    # Two say yes to the first, though the mean is below; one to the second and to the third.
-    assert combine(answers, "mode", 0.5)[0] == pytest.approx([0.6, 0.4, 1.3 / 3])
-    assert combine(answers, "mean", 0.5)[0] == pytest.approx([1.3 / 3, 0.4, 1.3 / 3])
-    # Of two who differ the mean decides.
-    assert (combine(answers[:2], "mode", 0.5)[0] >= 0.5).tolist() == [True, True, True]
-    # A member that just reaches the threshold says yes.
-    just = np.array([[[0.5]], [[0.5]], [[0.2]]])
-    assert combine(just, "mode", 0.5)[0] == pytest.approx([0.5])
-    # One very sure member is outvoted: the others' mean stands.
-    sure = np.array([[[0.99]], [[0.4]], [[0.3]]])
-    assert combine(sure, "mode", 0.5)[0] == pytest.approx([0.35])
-    assert combine(np.zeros((2, 0, 3)), "mode", 0.5).shape == (0, 3)
-
-
 # --- an ensemble is used like a run ------------------------------------------------------
 
 
@@ -152,7 +64,9 @@ def test_two_members_each_with_its_own_reading(tiny_run, second_run, tmp_path, h
     members = [Predictor.load(run) for run in (tiny_run, second_run)]
     for task, examples in EXAMPLES.items():
         rows = [(e,) if isinstance(e, str) else e for e in examples]
-        expected = combine(np.stack([m.answer(task, m.tokenise(rows)) for m in members]), how)
+        expected = ensemble.tasks[task].spec.kind.combine(
+            np.stack([m.answer(task, m.tokenise(rows)) for m in members]), how
+        )
         found = ensemble.predict(task, examples)
         values = [p.probabilities or p.value for p in found]
         assert np.array(values) == pytest.approx(expected)
@@ -160,7 +74,9 @@ def test_two_members_each_with_its_own_reading(tiny_run, second_run, tmp_path, h
     assert {len(view) for view in dev["mood"].views} == {18}
     assert dev["mood"].views[0] is not dev["mood"].views[1]  # 32 tokens and 12
     raw = np.stack([m.answer("near", m.load_split("dev")["near"]) for m in members])
-    assert ensemble.answer("near", dev["near"]) == pytest.approx(combine(raw, how))
+    assert ensemble.answer("near", dev["near"]) == pytest.approx(
+        ensemble.tasks["near"].spec.kind.combine(raw, how)
+    )
     assert ensemble.evaluate("dev").tasks["mood"].num_examples == 18
 
 

@@ -8,7 +8,8 @@ import torch
 from plait.model.encoder import pool
 from plait.model.heads import HEADS, Head
 from plait.model.multitask import MultitaskModel
-from plait.types import TaskSpec, Tokens
+from plait.tasks import TaskSpec
+from plait.types import Tokens
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "cls-pooler"])

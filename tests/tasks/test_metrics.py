@@ -18,8 +18,7 @@ from sklearn import metrics as sk
 from plait.errors import RecipeError
 from plait.inference.predictor import Predictor
 from plait.inference.scoring import score_baseline
-from plait.tasks import metrics
-from plait.types import TaskSpec
+from plait.tasks import TASK_KINDS, TaskSpec, metrics
 
 CLOSE = {"abs": 1e-12, "rel": 1e-12, "nan_ok": True}
 QUICK = settings(max_examples=60, derandomize=True)
@@ -71,7 +70,7 @@ def test_labels_equal_scikit_learn(rows, labels, seed, threshold):
     true = generator.integers(0, 2, (rows, labels))
     chances = generator.choice([0.1, 0.3, 0.5, 0.55, 0.8, 0.95], (rows, labels))  # with ties
     spec = TaskSpec(kind="labels", labels=labels, text="text", threshold=threshold)
-    scores = metrics.score_task(spec, true, chances)
+    scores = spec.kind.score(true, chances)
     guess = (chances >= threshold).astype(int)
     for mean in ("micro", "macro"):
         figure = quiet(sk.f1_score, true, guess, average=mean, zero_division=0)
@@ -91,14 +90,14 @@ def test_labels_equal_scikit_learn(rows, labels, seed, threshold):
     assert scores.metrics["log_loss"] == pytest.approx(np.mean(losses))
     assert [entry["support"] for entry in scores.per_class] == true.sum(axis=0).tolist()
     assert scores.confusion is None
-    assert set(scores.metrics) == set(metrics.METRICS["labels"])
+    assert set(scores.metrics) == set(TASK_KINDS["labels"].metrics)
 
 
 def test_golden_labels():
     spec = TaskSpec(kind="labels", labels=("a", "b", "c"), text="text")
     true = [[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]]
     chances = [[0.9, 0.2, 0.1], [0.5, 0.4, 0.6], [0.2, 0.1, 0.3], [0.1, 0.8, 0.2]]
-    figures = metrics.score_task(spec, true, chances).metrics
+    figures = spec.kind.score(true, chances).metrics
     # a: both of two found. b: one of two found. c: found once, never there.
     assert figures["micro_precision"] == pytest.approx(3 / 4)
     assert figures["micro_recall"] == pytest.approx(3 / 4)
@@ -106,18 +105,16 @@ def test_golden_labels():
     assert figures["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
     assert figures["subset_accuracy"] == pytest.approx(3 / 4)
     assert figures["mean_average_precision"] == pytest.approx(1.0)  # c is left out
-    assert metrics.score_task(spec, np.zeros((0, 3)), np.zeros((0, 3))).metrics["micro_f1"] == 0
+    assert spec.kind.score(np.zeros((0, 3)), np.zeros((0, 3))).metrics["micro_f1"] == 0
     with pytest.raises(ValueError, match="labels are"):
-        metrics.score_task(spec, true, np.zeros((4, 2)))
+        spec.kind.score(true, np.zeros((4, 2)))
 
 
 def test_baseline_of_labels_is_what_most_rows_have():
     spec = TaskSpec(kind="labels", labels=("a", "b"), text="text")
-    guess = metrics.baseline_predictions(spec, [[1, 0], [1, 1], [0, 0], [1, 0]], 2)
+    guess = spec.kind.baseline([[1, 0], [1, 1], [0, 0], [1, 0]], 2)
     assert guess.tolist() == [[0.75, 0.25], [0.75, 0.25]]
-    assert metrics.score_task(spec, [[1, 0], [0, 1]], guess).metrics["micro_f1"] == pytest.approx(
-        0.5
-    )
+    assert spec.kind.score([[1, 0], [0, 1]], guess).metrics["micro_f1"] == pytest.approx(0.5)
 
 
 # --- against the references --------------------------------------------------------------
@@ -145,7 +142,7 @@ def test_score_task_of_classes_equals_scikit_learn(drawn, seed):
     spec = TaskSpec(kind="classes", labels=num_classes, text="sentence")
     # Sharp ones, so that some probabilities are next to nothing.
     probabilities = np.random.default_rng(seed).dirichlet([0.1] * num_classes, len(labels))
-    scores = metrics.score_task(spec, np.array(labels), probabilities)
+    scores = spec.kind.score(np.array(labels), probabilities)
     names = list(range(num_classes))
     predicted = probabilities.argmax(axis=1)
     precision, recall, f1, _ = sk.precision_recall_fscore_support(
@@ -167,7 +164,7 @@ def test_score_task_of_classes_equals_scikit_learn(drawn, seed):
 @given(score_pairs())
 def test_score_metrics_equal_scipy_and_scikit_learn(drawn):
     labels, predicted = drawn
-    scores = metrics.score_task(ALIKE, np.array(labels), np.array(predicted)).metrics
+    scores = ALIKE.kind.score(np.array(labels), np.array(predicted)).metrics
     assert scores == pytest.approx(
         {
             "pearson": quiet(stats.pearsonr, labels, predicted).statistic,
@@ -193,7 +190,7 @@ def test_correlations_of_random_scores(seed):
 
 def test_golden_classes():
     probabilities = [[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.1, 0.8, 0.1], [0.2, 0.6, 0.2]]
-    scores = metrics.score_task(STARS, np.array([0, 0, 1, 2]), np.array(probabilities))
+    scores = STARS.kind.score(np.array([0, 0, 1, 2]), np.array(probabilities))
     assert scores.confusion == [[2, 0, 0], [0, 1, 0], [0, 1, 0]]
     assert scores.num_examples == 4
     assert scores.metrics == pytest.approx(
@@ -216,7 +213,7 @@ def test_golden_classes():
 
 def test_golden_binary_takes_float_labels_and_its_own_words():
     labels = np.array([0.0, 1.0], dtype=np.float32)
-    scores = metrics.score_task(SAME, labels, np.array([[0.9, 0.1], [0.6, 0.4]]))
+    scores = SAME.kind.score(labels, np.array([[0.9, 0.1], [0.6, 0.4]]))
     assert scores.kind == "binary"
     assert scores.confusion == [[1, 0], [1, 0]]
     assert [row["label"] for row in scores.per_class] == ["no", "yes"]
@@ -224,7 +221,7 @@ def test_golden_binary_takes_float_labels_and_its_own_words():
 
 
 def test_golden_score():
-    scores = metrics.score_task(ALIKE, np.array([1, 2, 3, 4]), np.array([1, 3, 2, 6]))
+    scores = ALIKE.kind.score(np.array([1, 2, 3, 4]), np.array([1, 3, 2, 6]))
     assert scores.metrics == pytest.approx(
         {"pearson": 7 / math.sqrt(5 * 14), "spearman": 0.8, "mse": 6 / 4, "mae": 1.0}
     )
@@ -270,16 +267,16 @@ def test_infinite_predictions_have_no_pearson():
 
 
 def test_no_examples_are_nan_not_a_warning():
-    scores = metrics.score_task(STARS, np.zeros(0), np.zeros((0, 3)))
+    scores = STARS.kind.score(np.zeros(0), np.zeros((0, 3)))
     assert math.isnan(scores.metrics["accuracy"])
     assert math.isnan(scores.metrics["log_loss"])
     assert scores.metrics["macro_f1"] == 0
-    scores = metrics.score_task(ALIKE, np.zeros(0), np.zeros(0))
+    scores = ALIKE.kind.score(np.zeros(0), np.zeros(0))
     assert all(math.isnan(value) for value in scores.metrics.values())
 
 
 def test_json_has_null_for_nan():
-    scores = metrics.score_task(ALIKE, np.array([1.0, 2.0]), np.array([3.0, 3.0]))
+    scores = ALIKE.kind.score(np.array([1.0, 2.0]), np.array([3.0, 3.0]))
     table = json.loads(json.dumps(scores.to_json(), allow_nan=False))
     assert table["metrics"] == {"pearson": None, "spearman": None, "mse": 2.5, "mae": 1.5}
     assert table["kind"] == "score"
@@ -287,7 +284,7 @@ def test_json_has_null_for_nan():
 
 
 def test_json_of_classes_is_plain():
-    scores = metrics.score_task(SAME, np.array([0, 1]), np.eye(2))
+    scores = SAME.kind.score(np.array([0, 1]), np.eye(2))
     table = json.loads(json.dumps(scores.to_json(), allow_nan=False))
     assert table["confusion"] == [[1, 0], [0, 1]]
     assert table["per_class"][1]["support"] == 1
@@ -304,7 +301,7 @@ def test_json_of_classes_is_plain():
 )
 def test_shapes_that_do_not_match_are_refused(spec, labels, predictions):
     with pytest.raises(ValueError, match=r"\(2,"):
-        metrics.score_task(spec, np.array(labels), np.array(predictions))
+        spec.kind.score(np.array(labels), np.array(predictions))
 
 
 @pytest.mark.parametrize(("labels", "predicted"), [([0, 3], [0, 1]), ([0, 1], [-1, 0])])
@@ -318,17 +315,17 @@ def test_classes_out_of_range_are_refused(labels, predicted):
 
 @pytest.mark.parametrize("spec", [STARS, SAME, ALIKE])
 def test_every_figure_is_named(spec):
-    shape = (2,) if spec.kind == "score" else (2, len(spec.labels))
-    scores = metrics.score_task(spec, np.array([0, 1]), np.zeros(shape))
-    assert tuple(scores.metrics) == metrics.METRICS[spec.kind]
+    shape = (2,) if spec.kind.name == "score" else (2, len(spec.labels))
+    scores = spec.kind.score(np.array([0, 1]), np.zeros(shape))
+    assert tuple(scores.metrics) == spec.kind.metrics
 
 
 def test_primary_metric():
-    assert metrics.primary_metric(STARS, None) == "accuracy"
-    assert metrics.primary_metric(SAME, None) == "accuracy"
-    assert metrics.primary_metric(ALIKE, None) == "pearson"
-    assert metrics.primary_metric(SAME, "macro_f1") == "macro_f1"
-    assert metrics.primary_metric(ALIKE, "spearman") == "spearman"
+    assert metrics.primary_metric(STARS.kind, None) == "accuracy"
+    assert metrics.primary_metric(SAME.kind, None) == "accuracy"
+    assert metrics.primary_metric(ALIKE.kind, None) == "pearson"
+    assert metrics.primary_metric(SAME.kind, "macro_f1") == "macro_f1"
+    assert metrics.primary_metric(ALIKE.kind, "spearman") == "spearman"
 
 
 @pytest.mark.parametrize(
@@ -342,12 +339,12 @@ def test_primary_metric():
 )
 def test_unsuitable_metric_is_refused(spec, chosen, message):
     with pytest.raises(RecipeError, match=message):
-        metrics.primary_metric(spec, chosen)
+        metrics.primary_metric(spec.kind, chosen)
 
 
 # --- several tasks -----------------------------------------------------------------------
 
-COURSE = {"sst": "classes", "quora": "binary", "sts": "score"}
+COURSE = {"sst": TASK_KINDS["classes"], "quora": TASK_KINDS["binary"], "sts": TASK_KINDS["score"]}
 
 
 @pytest.mark.parametrize(
@@ -376,25 +373,25 @@ def test_no_task_has_no_summary():
 
 
 def test_baseline_of_classes_is_the_majority():
-    predictions = metrics.baseline_predictions(STARS, np.array([1, 1, 0, 1]), 2)
+    predictions = STARS.kind.baseline(np.array([1, 1, 0, 1]), 2)
     np.testing.assert_array_equal(predictions, [[0.25, 0.75, 0], [0.25, 0.75, 0]])
-    scores = metrics.score_task(STARS, np.array([1, 2]), predictions)
+    scores = STARS.kind.score(np.array([1, 2]), predictions)
     assert scores.metrics["accuracy"] == 0.5
 
 
 def test_baseline_of_a_tie_is_the_first_class():
-    predictions = metrics.baseline_predictions(SAME, np.array([1.0, 0.0], np.float32), 1)
+    predictions = SAME.kind.baseline(np.array([1.0, 0.0], np.float32), 1)
     assert predictions.argmax() == 0
 
 
 def test_baseline_of_a_score_is_the_mean():
-    predictions = metrics.baseline_predictions(ALIKE, np.array([1.0, 4.0], np.float32), 3)
+    predictions = ALIKE.kind.baseline(np.array([1.0, 4.0], np.float32), 3)
     np.testing.assert_array_equal(predictions, [2.5, 2.5, 2.5])
 
 
 def test_baseline_needs_labels():
     with pytest.raises(ValueError, match="needs training labels"):
-        metrics.baseline_predictions(ALIKE, np.zeros(0), 3)
+        ALIKE.kind.baseline(np.zeros(0), 3)
 
 
 # --- the scoring pass --------------------------------------------------------------------
@@ -424,7 +421,7 @@ def test_scores_of_some_rows_are_those_of_their_answers(predictor, dev):
     scores = predictor.scorer.score(dev, {"mood": rows})
     labels = dev["mood"].labels[rows]
     answers = predictor.scorer.answer("mood", dev["mood"])[rows.numpy()]
-    by_hand = metrics.score_task(predictor.tasks["mood"].spec, labels.numpy(), answers)
+    by_hand = predictor.tasks["mood"].spec.kind.score(labels.numpy(), answers)
     assert scores.tasks["mood"].metrics == pytest.approx(by_hand.metrics)
     assert scores.tasks["mood"].num_examples == 5
     assert scores.tasks["near"].num_examples == 12  # all, unless named

@@ -7,17 +7,15 @@ import pytest
 from scipy.special import expit, softmax
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from plait.tasks import TaskSpec
 from plait.tasks.regression import (
     RIDGE_STRENGTH,
     STRENGTH,
-    answers_of,
     fit_classes,
     fit_numbers,
-    fit_task,
     fit_yes,
     fits_better,
 )
-from plait.types import TaskSpec
 
 ROWS, WIDTH = 60, 5
 
@@ -160,7 +158,9 @@ def test_answers_have_the_form_of_the_kind(features, classes, kind):
     labels = np.stack([classes > 0, classes > 1], axis=1) if kind == "labels" else classes
     labels = (labels > 0) if kind == "binary" else labels
     spec = SPECS[kind]
-    answers = answers_of(spec, fit_task(spec, features, labels.astype(float))(features))
+    answers = spec.kind.linear_answers(
+        spec.kind.fit(features, labels.astype(float), STRENGTH)(features)
+    )
     is_score = kind == "score"
     assert answers.shape == ((ROWS,) if is_score else (ROWS, len(spec.labels)))
     assert answers.min() >= 0

@@ -15,7 +15,7 @@ from plait.config import RunConfig, StageConfig
 from plait.errors import EncoderError, RecipeError
 from plait.inference.predictor import Predictor
 from plait.methods.aggregators import AGGREGATORS
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import LOSSES
 from plait.methods.regularizers import Regularizer
 from plait.model.encoder import build_encoder, hub_weights
 from plait.model.multitask import MultitaskModel
@@ -36,7 +36,7 @@ def make_step(tiny_specs):
         optimizer = build_optimizer(model, stage)
         set_rate(optimizer, 1.0)
         parts = {
-            task: TaskParts(LOSSES.build(DEFAULT_LOSSES[s.kind], "loss", s), 1.0, regularizers)
+            task: TaskParts(LOSSES.build(s.kind.default_loss, "loss", s), 1.0, regularizers)
             for task, s in tiny_specs.items()
         }
         return Step(model.train(), parts, AGGREGATORS.build(aggregator, "x"), optimizer)

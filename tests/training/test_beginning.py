@@ -20,14 +20,13 @@ from plait.data.loading import load_data
 from plait.errors import RecipeError, RunError
 from plait.inference.folders import RunFolder
 from plait.inference.scoring import Scores
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import LOSSES
 from plait.model.encoder import pool
 from plait.model.heads import HEADS
-from plait.tasks.metrics import score_task
+from plait.tasks import TaskSpec
 from plait.tasks.regression import PAIR_STRENGTH, SCORE_STRENGTH, STRENGTH
 from plait.training.build import build
 from plait.training.listeners import Listener
-from plait.types import TaskSpec
 
 NAMES = ("mood", "same", "near")
 REGRESSION = [
@@ -88,7 +87,7 @@ def predict(
 def answer(config: RunConfig, task: str) -> tuple[Frozen, np.ndarray]:
     """Answer a task's dev rows by the regression fitted to its training rows."""
     train, dev = freeze(config, task, "train"), freeze(config, task, "dev")
-    if train.spec.kind == "score":
+    if train.spec.kind.name == "score":
         low, high = train.spec.range
         share = (train.labels - low) / (high - low)
         rows = np.concatenate([train.first, train.first])
@@ -97,7 +96,7 @@ def answer(config: RunConfig, task: str) -> tuple[Frozen, np.ndarray]:
         return dev, low + (high - low) * predict(SCORE_STRENGTH, rows, answers, dev.first, weights)[
             :, 1
         ]
-    if train.spec.kind == "labels":
+    if train.spec.kind.name == "labels":
         found = [predict(STRENGTH, train.first, yes, dev.first)[:, 1] for yes in train.labels.T]
         return dev, np.stack(found, axis=1)
     if train.second is None:
@@ -125,7 +124,7 @@ def test_the_first_scores_are_those_of_the_regression(runs, task, overrides):
     overrides = [*REGRESSION, *overrides]
     runs.train("run", *overrides)
     dev, answers = answer(read_recipe(runs.recipe, overrides), task)
-    expected = score_task(dev.spec, dev.labels, answers).metrics
+    expected = dev.spec.kind.score(dev.labels, answers).metrics
     found = first_scores(runs, "run")[task]
     assert found == pytest.approx({key: expected[key] for key in found}, abs=2e-3)
 
@@ -144,13 +143,13 @@ def test_labels_begin_each_by_itself(runs):
     overrides = [f"tasks.tags={task}", *REGRESSION]
     runs.train("run", *overrides)
     dev, answers = answer(read_recipe(runs.recipe, overrides), "tags")
-    expected = score_task(dev.spec, dev.labels, answers).metrics
+    expected = dev.spec.kind.score(dev.labels, answers).metrics
     found = first_scores(runs, "run")["tags"]
     assert found == pytest.approx({key: expected[key] for key in found}, abs=2e-3)
 
 
 def begin(inputs: np.ndarray, labels: np.ndarray, spec: TaskSpec) -> Any:
-    loss = LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec)
+    loss = LOSSES.build(spec.kind.default_loss, "loss", spec)
     apart, width = spec.inputs == "apart", inputs.shape[1]
     head = HEADS.build({"name": "regression"}, "head", width, loss.num_outputs, apart).eval()
     head.begin(torch.from_numpy(inputs).float(), torch.from_numpy(labels).float(), loss)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from plait.config import StageConfig
 from plait.data.storage import atomic_path, remove_leftovers, write_text
 from plait.errors import DiskFullError, RunError, UsageError
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import LOSSES
 from plait.model.weights import load_weights, read_weights, save_weights
 from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from plait.training.loop import Cursor, TrainState
@@ -281,7 +281,7 @@ def make_optimizer(model, **settings):
 
 
 def update(model, optimizer, spec, batch, task: str = "mood") -> None:
-    loss = LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec)
+    loss = LOSSES.build(spec.kind.default_loss, "loss", spec)
     optimizer.zero_grad(set_to_none=True)
     loss(model(task, batch.tokens), batch.labels).backward()
     optimizer.step()

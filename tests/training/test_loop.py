@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from plait.config import StageConfig
 from plait.methods.aggregators import AGGREGATORS
 from plait.methods.aggregators.gram import TorchJDAggregator
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import LOSSES
 from plait.methods.schedules import SCHEDULES, Schedule
 from plait.methods.weighting import WEIGHTINGS
 from plait.training.loop import (
@@ -498,7 +498,7 @@ def test_parameters_after_going_on_equal_those_of_an_unbroken_run(
         stage = make_stage(case["schedule"], {"mood": 14, "near": 6}, **config)
         freeze(model, stage.config)
         parts = {
-            task: TaskParts(LOSSES.build(DEFAULT_LOSSES[spec.kind], "loss", spec))
+            task: TaskParts(LOSSES.build(spec.kind.default_loss, "loss", spec))
             for task, spec in specs.items()
         }
         optimizer = build_optimizer(model, stage.config)

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from plait.errors import DataError, RunError
 from plait.inference.predictor import Predictor
 from plait.inference.scoring import Scorer
+from plait.tasks import TASK_KINDS
 from plait.tasks.metrics import summarise
 from plait.training.graphs import Plain
 from plait.training.listeners import Listener
@@ -212,7 +213,7 @@ def make_dev_scores(monkeypatch):
         def score(scorer, datasets, rows=None):
             scores = real(scorer, datasets, rows)
             primary = scores.primary | {task: next(values) for task, values in coming.items()}
-            kinds = {name: task.kind for name, task in scores.tasks.items()}
+            kinds = {name: TASK_KINDS[task.kind] for name, task in scores.tasks.items()}
             return replace(scores, primary=primary, summary=summarise(primary, kinds))
 
         monkeypatch.setattr(Scorer, "score", score)

@@ -19,7 +19,7 @@ from plait.data import Buckets, Parcel
 from plait.errors import RecipeError
 from plait.methods.aggregators import AGGREGATORS, Aggregator
 from plait.methods.aggregators.pcgrad import PCGrad
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.methods.losses import LOSSES, Loss
 from plait.methods.regularizers import REGULARIZERS, Regularizer
 from plait.methods.weighting import WEIGHTINGS
 from plait.model.multitask import MultitaskModel
@@ -37,7 +37,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "step.md"
 @pytest.fixture
 def losses(tiny_specs):
     """Each task's usual loss."""
-    return {t: LOSSES.build(DEFAULT_LOSSES[s.kind], "loss", s) for t, s in tiny_specs.items()}
+    return {t: LOSSES.build(s.kind.default_loss, "loss", s) for t, s in tiny_specs.items()}
 
 
 @pytest.fixture

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from plait.inference.predictor import Answerer, Text
-    from plait.tasks.metrics import Floats
-    from plait.types import Prediction, TaskSpec
+    from plait.tasks import TaskSpec
+    from plait.tasks.kind import Floats
+    from plait.types import Prediction
 
 Method = Literal["shapley", "occlusion"]
 
@@ -121,20 +122,16 @@ def explain(
 
 
 def choose_column(spec: TaskSpec, prediction: Prediction, label: str | None) -> int | None:
-    """Return which class or label is explained; None for a score."""
-    if spec.kind == "score":
-        if label is not None:
-            raise UsageError(f"task {prediction.task!r} has scores and no labels: leave it out")
-        return None
-    if label is not None:
-        if label not in spec.labels:
-            raise UsageError(
-                f"task {prediction.task!r} has no label {label!r}{suggest(label, spec.labels)}"
-            )
-        return spec.labels.index(label)
-    if isinstance(prediction.value, tuple):  # the surest of those that hold, or the nearest to it
-        return int(np.argmax(prediction.probabilities))
-    return int(prediction.value)
+    """Return the number of the output to explain; None for a number."""
+    if label is None:
+        return spec.kind.explained_output(prediction)
+    if not spec.labels:
+        raise UsageError(f"task {prediction.task!r} has scores and no labels: leave it out")
+    if label not in spec.labels:
+        raise UsageError(
+            f"task {prediction.task!r} has no label {label!r}{suggest(label, spec.labels)}"
+        )
+    return spec.labels.index(label)
 
 
 # --- texts and their parts ---------------------------------------------------------------

@@ -104,7 +104,7 @@ def _show(
         if "dev" not in result:
             continue
         settings = planned[task].config.tasks[task]
-        row = [task, primary_metric(settings, settings.metric), f"{result['steps']:,}"]
+        row = [task, primary_metric(settings.kind, settings.metric), f"{result['steps']:,}"]
         best = best_in(result, task, settings.kind)
         row.append(figure(None if best is None else best[1]))
         row.append(figure(result["dev"]["primary"][task]))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait.cli.display import Display
     from plait.inference.predictor import Answerer
     from plait.inference.scoring import Scores
-    from plait.tasks.metrics import TaskScores
+    from plait.tasks import TaskScores
 
 SplitName = Literal["dev", "train", "test"]
 
@@ -214,6 +214,7 @@ def _show_rest(
 def _class_rows(task: TaskScores) -> list[list[str]]:
     """Write each class's figures, and how many of its rows were taken for each class."""
     from plait.cli.display import figure, shorten
+    from plait.tasks import TASK_KINDS
     from plait.tasks.metrics import name_classes
 
     confusion = task.confusion
@@ -222,7 +223,7 @@ def _class_rows(task: TaskScores) -> list[list[str]]:
     labels = [shorten(str(entry["label"]), 32) for entry in task.per_class]
     names, short = name_classes(labels)
     rows = [
-        ["label" if task.kind == "labels" else "class", "precision", "recall", "f1", "rows"]
+        [TASK_KINDS[task.kind].noun, "precision", "recall", "f1", "rows"]
         + [f"as {short[number]}" for number in range(len(confusion[0]))]
     ]
     for name, entry, counts in zip(names, task.per_class, confusion, strict=True):

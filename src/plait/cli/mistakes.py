@@ -197,9 +197,9 @@ def _show(
     if not is_first:
         console.print()
     right = found.verdicts.right
-    told = f"{found.verdicts.figure} {figure(found.metrics[found.verdicts.figure])}"
+    told = f"{found.verdicts.metric} {figure(found.metrics[found.verdicts.metric])}"
     num_wrong = 0 if right is None else int((~right).sum())
-    surest = "the surest wrong label" if found.spec.kind == "labels" else "surest"
+    surest = "the surest wrong label" if found.spec.kind.form == "independent" else "surest"
     order = "farthest first" if right is None else f"{num_wrong:,} wrong, {surest} first"
     order = order if found.verdicts.severity.any() else "nothing is wrong"
     console.print(f"{found.task}, {found.num_rows:,} {split} rows: {told}; {order}", style="bold")
@@ -269,7 +269,7 @@ def _show_slices(console: Console, found: Mistakes, most: int) -> None:
     order = sorted(found.slices, key=lambda s: (not s.stands_out, s.interval is None))
     if not order:
         return
-    rows = [["rows with", "rows", found.verdicts.figure, "difference", "95% interval", ""]]
+    rows = [["rows with", "rows", found.verdicts.metric, "difference", "95% interval", ""]]
     rows += [_slice_row(piece) for piece in order[:most]]
     console.print()
     print_table(console, rows)

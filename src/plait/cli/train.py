@@ -320,7 +320,7 @@ def show_outcome(
     columns["trained"] = dev["primary"]
     rows = [["task", "figure", *columns, *(["difference"] if "before" in result else [])]]
     for name in dev["primary"]:
-        metric = primary_metric(tasks[name], tasks[name].metric)
+        metric = primary_metric(tasks[name].kind, tasks[name].metric)
         row = [name, metric, *(figure(values.get(name)) for values in columns.values())]
         if "before" in result:
             row += [_difference(before, dev["primary"], name)]

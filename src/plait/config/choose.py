@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from plait.config import RunConfig, TaskConfig
     from plait.data import Dataset
-    from plait.types import Kind
+    from plait.tasks.kind import Form
 
 FEW = 64
 """Training rows a class below which the encoder is first trained by contrast."""
 CONTRAST_STEPS = 50
 """Updates of that stage for each task."""
-JOINED: dict[Kind, int] = {"classes": 3_000, "binary": 3_000, "labels": 3_000, "score": 10_000}
+JOINED: dict[Form, int] = {"distribution": 3_000, "independent": 3_000, "number": 10_000}
 """Training rows from which the two texts of a pair are read as one input."""
 ONE_SCORE = 2_000
 """Training rows of the largest task up to which dev is scored at the start and the end alone."""
@@ -55,7 +55,8 @@ class Facts:
     """What is known of a task before anything is trained."""
 
     name: str
-    kind: Kind
+    form: Form
+    """Of the task's answers."""
     rows: int
     """Training rows."""
     num_classes: int
@@ -101,14 +102,14 @@ def choose_task(task: Facts) -> list[Choice]:
         )
     ]
     if task.is_pair:
-        least = JOINED[task.kind]
+        least = JOINED[task.form]
         apart = task.rows < least
         why = f"fewer than {least:,} rows: comparing two vectors is learnt sooner than reading both"
         if not apart:
             why = f"{least:,} rows or more: the encoder learns to compare the texts itself"
             found = [Choice(f"{place}.head", {"name": "mlp", "dropout": 0.1}, "reads both texts")]
         found.append(Choice(f"{place}.inputs", "apart" if apart else "joined", why))
-    if task.kind in ("classes", "binary") and task.largest >= IMBALANCED:
+    if task.form == "distribution" and task.largest >= IMBALANCED:
         share = f"{task.largest:.0%} of the rows have one class"
         found.append(Choice(f"{place}.metric", "macro_f1", f"{share}: accuracy hides the others"))
     return found
@@ -194,11 +195,11 @@ def find_facts(
             labels = train[name].labels
             assert labels is not None
             differs = len(labels.unique(dim=0)) > 1
-            if task.kind in ("classes", "binary") and len(labels):
+            if task.kind.form == "distribution" and len(labels):
                 largest = int(labels.long().bincount().max()) / len(labels)
         found[name] = Facts(
             name,
-            task.kind,
+            task.kind.form,
             rows[name],
             len(task.labels),
             is_pair=task.is_pair,

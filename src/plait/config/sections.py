@@ -10,10 +10,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from plait.config.checking import validate
 from plait.config.tables import merge
 from plait.errors import suggest
-from plait.types import TaskSpec, Truncate
+from plait.tasks import TaskSpec
+from plait.tasks.spec import names_labels
+from plait.types import Truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from plait.tasks.reading import LabelReader
 
 BadRows = Literal["error", "skip"]
 DropRows = bool | Literal["texts"]
@@ -203,7 +207,7 @@ class TaskConfig(Section, TaskSpec):
         if not isinstance(values, dict):
             return values
         columns, labels = values.get("label"), values.get("labels")
-        if values.get("kind") == "labels" and isinstance(columns, list | tuple) and not labels:
+        if isinstance(columns, list | tuple) and not labels and names_labels(values.get("kind")):
             labels = tuple(columns)
             values = {**values, "labels": labels}
         if not isinstance(labels, list | tuple) or not all(isinstance(w, str) for w in labels):
@@ -217,19 +221,23 @@ class TaskConfig(Section, TaskSpec):
     @model_validator(mode="after")
     def _check_columns(self) -> TaskConfig:
         if isinstance(self.label, tuple):
-            if self.kind not in ("labels", "score"):
-                raise ValueError(f"a task of kind {self.kind!r} has one label column, not a list")
             if len(self.label) < 2:
                 raise ValueError("a list of label columns has two or more; one stands by itself")
-            if self.kind == "labels" and len(self.label) != len(self.labels):
-                raise ValueError(
-                    f"label names {len(self.label)} columns for {len(self.labels)} labels"
-                )
+            self.kind.check_columns(len(self.label))
         files = (*self.train, *self.dev, *self.test, *self.unlabelled)
         scaled = [file.path for file in files if file.scale]
-        if scaled and self.kind != "score":
+        if scaled and not self.kind.takes_scale:
             raise ValueError(f"{scaled[0]} has a scale, which is for kind = 'score'")
         return self
+
+    def build_reader(
+        self,
+        columns: Sequence[str],
+        label_map: Mapping[str, float],
+        scale: tuple[float, float] | None = None,
+    ) -> LabelReader:
+        """Return what reads the labels of a file, out of its label columns."""
+        return self.kind.reader(columns, label_map, separator=self.label_separator, scale=scale)
 
 
 class DataConfig(Section):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from plait.data.heldout import HeldOut
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
 
 
 @dataclass(kw_only=True)

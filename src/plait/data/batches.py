@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from plait.data.store import Dataset, Ragged
     from plait.data.tokens import Layout
-    from plait.types import TaskSpec, Truncate
+    from plait.tasks import TaskSpec
+    from plait.types import Truncate
 
 
 class _Piece(NamedTuple):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plait.data.fingerprints import Hashes
     from plait.data.heldout import HeldOut
     from plait.data.rows import Rows
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
 
     Places = npt.NDArray[np.int64]
 
@@ -60,7 +60,7 @@ class Closure(SetAugmentation):
 
     def check(self, task: TaskSpec) -> None:
         """Refuse what is not pairs labelled yes or no."""
-        if task.kind != "binary" or not task.is_pair:
+        if not (task.kind.is_yes_no and task.is_pair):
             raise ValueError(
                 "it is for pairs that mean the same or not: kind = 'binary', two texts"
             )

@@ -9,7 +9,8 @@ import torch
 from torch.nn.functional import pad
 
 from plait.data.batches import collate, input_lengths, text_lengths
-from plait.types import Batch, TaskSpec, Tokens
+from plait.tasks import Binary, TaskSpec
+from plait.types import Batch, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from plait.data.tokens import Layout
     from plait.types import Truncate
 
-ONE_TEXT = TaskSpec(kind="binary", text=("text",))
+ONE_TEXT = TaskSpec(kind=Binary(), text=("text",))
 """How a collator is told that a row is one text, of no task; its kind is not looked at."""
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from plait.data.source import BadRow, Chunk, Columns, Source, plain_text, written_label
+from plait.data.source import BadRow, Chunk, Columns, Source, written_label
 from plait.errors import suggest
+from plait.tasks.reading import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.data.labels import LabelError, LabelReader
-from plait.data.source import BadRow, Chunk, Columns, Source, plain_text, written_label
+from plait.data.source import BadRow, Chunk, Columns, Source, written_label
 from plait.errors import DataError
+from plait.tasks.reading import LabelError, LabelReader, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

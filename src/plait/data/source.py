@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import DataError, suggest
+from plait.tasks.reading import LIST_MARK, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -92,19 +93,6 @@ class Chunk:
         return replace(self, columns=self.columns[:count], whole=whole)
 
 
-def plain_text(value: object) -> str | None:
-    """Write a value of JSON or Parquet as a user would: 1.0 is '1', a boolean 'true'."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
 def pieces(text: Any, num_bytes: int) -> Iterator[Any]:
     """Give a string array in slices of so many bytes at most, or of one row.
 
@@ -120,10 +108,6 @@ def pieces(text: Any, num_bytes: int) -> Iterator[Any]:
         end = min(max(most - 1, start + 1), len(text))
         yield text.slice(start, end - start)
         start = end
-
-
-LIST_MARK = "\x1f"
-"""Stands before every word of a list of labels: ASCII's own sign between units."""
 
 
 def written_label(value: object) -> str | None:

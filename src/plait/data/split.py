@@ -16,11 +16,11 @@ from plait.data.digests import file_digest
 from plait.data.files import open_source
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import find_files
-from plait.data.labels import LabelError, build_reader
 from plait.data.rows import FileReport, RowReader, Rows, join_rows
-from plait.data.source import Columns, plain_text
+from plait.data.source import Columns
 from plait.errors import DataError, NoRowsError, RecipeError
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
+from plait.tasks.reading import LabelError, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -239,11 +239,10 @@ class Split:
             raise RecipeError(f"{where}.label must name the column of the label")
         if isinstance(label, str):
             return (label,)
-        if task.kind != "score" and (task.kind != "labels" or len(label) != len(task.labels)):
-            raise RecipeError(
-                f"{where}: {config.path} names {len(label)} label columns; several are for "
-                "kind = 'labels', one for each label, or for votes on a score"
-            )
+        try:
+            task.kind.check_columns(len(label))
+        except ValueError as error:
+            raise RecipeError(f"{where}: {config.path}: {error}") from error
         return label
 
     def describe(self) -> dict[str, Any]:
@@ -276,7 +275,7 @@ class Split:
             assert self.held_out is not None
             described["held_out"] = self.held_out.key
             described["drops"] = [[file.drops, file.drops_added] for file in self.files]
-        if task.kind == "labels":
+        if task.kind.columns_name_labels:
             described["separator"] = task.label_separator
         if self.fold:
             described["fold"] = [self.split, self.seed, *self.fold]
@@ -402,7 +401,7 @@ class Split:
         source = open_source(file.path, separator=config.separator, quoting=config.quoting)
         labels = None
         if self.labelled:
-            labels = build_reader(self.task, file.columns.labels, file.label_map, config.scale)
+            labels = self.task.build_reader(file.columns.labels, file.label_map, config.scale)
         try:
             return RowReader(
                 source,

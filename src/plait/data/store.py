@@ -282,8 +282,8 @@ def load_split(
     )
     found = {name: torch.from_numpy(a) for name, a in arrays.items() if a.dtype != np.uint64}
     labels = found.get("labels")
-    if labels is not None and task.kind == "labels":
-        labels = labels.view(-1, len(task.labels))  # arrays are kept flat
+    if labels is not None and task.kind.width is not None:
+        labels = labels.view(-1, task.kind.width)  # arrays are kept flat
 
     def check_unchanged() -> None:
         if source.describe()["files"] != described["files"]:
@@ -371,8 +371,7 @@ def _tokenise(
             writer.append(f"{name}_lengths", lengths)
             append_offsets(name, np.minimum(lengths, limit))
         if rows.labels is not None:
-            kind = np.int64 if source.task.kind == "classes" else np.float32
-            writer.append("labels", rows.labels.astype(kind).ravel())
+            writer.append("labels", rows.labels.astype(source.task.kind.dtype).ravel())
         names = [name.encode() for name in rows.ids.to_pylist()]
         writer.append("row_ids", np.frombuffer(b"".join(names), np.uint8))
         append_offsets("row_id", np.array([len(name) for name in names], np.int64))

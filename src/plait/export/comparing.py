@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from plait.tasks.metrics import score_task
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from plait.data import Dataset
     from plait.inference.predictor import Answerer, Progress
-    from plait.tasks.metrics import Floats
-    from plait.types import TaskSpec
 
 MOST_ROWS = 2000
 """Dev rows of a task that are compared; of more, as many at equal distances."""
@@ -61,22 +57,9 @@ def compare(
             both.append(watched.answer(name, dataset, rows))
         assert dataset.labels is not None
         labels = dataset.labels[rows].numpy()
-        figures = [score_task(task.spec, labels, answers).metrics[task.metric] for answers in both]
+        figures = [task.spec.kind.score(labels, answers).metrics[task.metric] for answers in both]
         before, after = (value if math.isfinite(value) else None for value in figures)
         largest = float(np.abs(both[0] - both[1]).max())
-        equal = float(_agree(task.spec, *both).mean())
+        equal = float(1 - task.spec.kind.differs(both[0], both[1], NEAR).mean())
         found[name] = Comparison(task.metric, len(rows), before, after, equal, largest)
     return found
-
-
-def _agree(spec: TaskSpec, first: Floats, second: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Say of each row whether both answer the same."""
-    if spec.kind == "score":
-        near: np.ndarray[Any, np.dtype[np.bool_]] = np.abs(first - second) < NEAR * (
-            spec.range[1] - spec.range[0]
-        )
-        return near
-    if spec.kind == "labels":
-        same = (first >= spec.threshold) == (second >= spec.threshold)
-        return np.asarray(same.all(axis=1))
-    return np.asarray(first.argmax(axis=1) == second.argmax(axis=1))

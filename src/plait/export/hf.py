@@ -134,7 +134,7 @@ def _make_classifier(run: Predictor, task: str, out: nn.Linear, *, one_logit: bo
             weight, bias = (torch.cat([torch.zeros_like(t), t]) for t in (weight, bias))
         if scaling.offsets:
             bias = bias + bias.new_tensor(scaling.offsets)
-        if one_logit and spec.kind == "binary":
+        if one_logit and spec.kind.is_yes_no:
             return Classifier(weight[1:] - weight[:1], bias[1:] - bias[:1], labels[1:], "sigmoid")
         return Classifier(weight, bias, labels, "softmax")
     if type(loss) is LabelBinaryCrossEntropy:
@@ -167,10 +167,9 @@ def explain(run: Predictor, task: str) -> list[Sequence[str]]:
     if gives_share(run, task):
         score = f"{low:g} + {high - low:g} * logits[:, 0].sigmoid()  # the score"
     reading = {
-        "classes": "logits.softmax(-1)  # a probability for each label",
-        "binary": "logits.softmax(-1)  # a probability for each label",
-        "labels": f"logits.sigmoid()  # each label's probability; {spec.threshold:g} is enough",
-        "score": score,
+        "distribution": "logits.softmax(-1)  # a probability for each label",
+        "independent": f"logits.sigmoid()  # a label holds from {spec.threshold:g} on",
+        "number": score,
     }
     return [
         ["## Use it"],
@@ -183,7 +182,7 @@ def explain(run: Predictor, task: str) -> list[Sequence[str]]:
             'model = AutoModelForSequenceClassification.from_pretrained("FOLDER")',
             f'batch = tokenizer({texts}, padding=True, truncation=True, return_tensors="pt")',
             "logits = model(**batch).logits",
-            reading[spec.kind],
+            reading[spec.kind.form],
             "```",
         ],
     ]

@@ -180,17 +180,14 @@ def _describe(folder: Path, run: Predictor, plan: _Plan, precision: Precision) -
     tasks = {}
     for name, place in plan.places.items():
         spec = run.tasks[name].spec
-        meaning = {"range": spec.range} if spec.kind == "score" else {"labels": spec.labels}
-        given: dict[str, Any] = dict(meaning)
-        if spec.kind == "labels":
-            given["threshold"] = spec.threshold
+        given = spec.kind.meaning()
         if spec.both_orders:
             given["both_orders"] = True
         if name in run.scalings:
             given["temperature"] = run.scalings[name].temperature
             if offsets := run.scalings[name].offsets:
                 given["offsets"] = offsets
-        tasks[name] = {**place.to_json(), "kind": spec.kind, "texts": len(spec.text), **given}
+        tasks[name] = {**place.to_json(), "kind": spec.kind.name, "texts": len(spec.text), **given}
     settings = run.config.encoder
     beside = [data_file(file) for file in plan.graphs]
     return {

@@ -123,11 +123,13 @@ def explain_cross_encoder(run: Predictor, task: str) -> list[Sequence[str]]:
     score = f"model.predict({pairs}).clip({low:g}, {high:g})  # the score"
     if gives_share(run, task):
         score = f"{low:g} + {high - low:g} * model.predict({pairs})  # the score"
+    classes = f"model.predict({pairs}, apply_softmax=True)  # a probability for each label"
+    if spec.kind.is_yes_no:
+        classes = f"model.predict({pairs})  # the probability of the answer {yes!r}"
     using = {
-        "classes": f"model.predict({pairs}, apply_softmax=True)  # a probability for each label",
-        "binary": f"model.predict({pairs})  # the probability of the answer {yes!r}",
-        "labels": f"model.predict({pairs})  # each label's probability",
-        "score": score,
+        "distribution": classes,
+        "independent": f"model.predict({pairs})  # each label's probability",
+        "number": score,
     }
     return [
         ["## Use it"],
@@ -137,7 +139,7 @@ def explain_cross_encoder(run: Predictor, task: str) -> list[Sequence[str]]:
             "from sentence_transformers import CrossEncoder",
             "",
             'model = CrossEncoder("FOLDER")',
-            using[spec.kind],
+            using[spec.kind.form],
             "```",
         ],
     ]

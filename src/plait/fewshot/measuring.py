@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from plait.inference.predictor import Progress
     from plait.inference.scoring import Task
     from plait.model.encoder import Encoder
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
 
 RAW = "raw"
 """What the encoder is called that the run began with."""
@@ -259,9 +259,9 @@ def draw_rows(
     Rows of which no label holds have a turn as well. The first so many of them are what a smaller
     count would have drawn.
     """
-    if spec.kind == "score":
+    if spec.kind.form == "number":
         return generator.permutation(len(labels))[:count]
-    if spec.kind == "labels":
+    if spec.kind.form == "independent":
         members = [*labels.T.astype(bool), ~labels.any(axis=1)]
     else:
         members = [labels == number for number in range(len(spec.labels))]
@@ -291,7 +291,7 @@ def _check_shots(
         raise UsageError(f"{draws} draws give no figure; take 1 or more")
     if max(shots) > num_rows:
         raise UsageError(f"{max(shots)} shots are more than the {num_rows} training rows of {name}")
-    if spec.kind != "labels" and min(shots) < len(spec.labels):
+    if spec.kind.form != "independent" and min(shots) < len(spec.labels):
         raise UsageError(
             f"{min(shots)} shots are fewer than the {len(spec.labels)} classes of {name}"
         )

@@ -9,7 +9,7 @@ import torch
 from plait.data import Collator, Tokenizer
 from plait.errors import RecipeError, first_line, suggest
 from plait.inference.scoring import Task
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.methods.losses import LOSSES, Loss
 from plait.model.adapters import ADAPTERS
 from plait.model.encoder import check_adapters, check_pooling
 from plait.model.heads import HEADS
@@ -28,7 +28,7 @@ def build_tasks(config: RunConfig) -> dict[str, Task]:
     tasks = {}
     for name, task in config.tasks.items():
         where = f"tasks.{name}"
-        loss = LOSSES.build(task.loss or DEFAULT_LOSSES[task.kind], f"{where}.loss", task)
+        loss = LOSSES.build(task.loss or task.kind.default_loss, f"{where}.loss", task)
         head, _ = HEADS.validate(task.head, f"{where}.head")
         if head.gives != loss.takes:
             raise RecipeError(
@@ -40,7 +40,7 @@ def build_tasks(config: RunConfig) -> dict[str, Task]:
                 f"{where}: the {task.head['name']} head begins as a regression, which its loss "
                 "does not have; choose another head, such as 'linear'"
             )
-        tasks[name] = Task(task, loss, primary_metric(task, task.metric))
+        tasks[name] = Task(task, loss, primary_metric(task.kind, task.metric))
     return tasks
 
 

@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from plait.tasks.metrics import Floats, Ints
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
+    from plait.tasks.kind import Floats, Ints
 
 FILE = "calibration.json"
 
-KINDS = ("classes", "binary")
 """Kinds of task whose answers are probabilities that add up to 1."""
 
 NUM_BINS = 10
@@ -396,7 +395,7 @@ def _unfit(name: str, task: Mapping[str, Any], specs: Mapping[str, TaskSpec]) ->
     """Say what is wrong with a task's scaling; nothing if it is a scaling of that task."""
     if name not in specs:
         return f"scales a task {name!r}, which the model does not have"
-    if specs[name].kind not in KINDS:
+    if not specs[name].kind.can_scale:
         return f"scales task {name!r}, whose answers are no probabilities that add up to 1"
     temperature, offsets = task.get("temperature"), task.get("offsets", [])
     if not _is_number(temperature) or temperature <= 0:

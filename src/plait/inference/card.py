@@ -165,7 +165,9 @@ def _ensemble_sections(folder: Path, left: Collection[str]) -> list[Sequence[str
 
 
 def _tasks(config: RunConfig) -> list[Sequence[str]]:
-    rows = [[name, task.kind, _reads(task), _answers(task)] for name, task in config.tasks.items()]
+    rows = [
+        [name, task.kind.name, _reads(task), _answers(task)] for name, task in config.tasks.items()
+    ]
     about = [f"- {name}: {task.about}" for name, task in config.tasks.items() if task.about]
     return [["## Tasks"], _table(["task", "kind", "reads", "answers"], rows), about]
 
@@ -181,7 +183,7 @@ def _answers(task: TaskConfig) -> str:
     named = ", ".join(map(_plain, task.labels[:MOST_LABELS]))
     more = len(task.labels) - MOST_LABELS
     told = f"{named} and {more} more" if more > 0 else named
-    return f"any number of {told}" if task.kind == "labels" else told
+    return f"any number of {told}" if task.kind.form == "independent" else told
 
 
 def _scores(
@@ -197,7 +199,7 @@ def _scores(
         return [["## Scores"], [told]]
     rows = []
     for name, value in dev["primary"].items():
-        metric = primary_metric(config.tasks[name], config.tasks[name].metric)
+        metric = primary_metric(config.tasks[name].kind, config.tasks[name].metric)
         count = dev["tasks"][name]["num_examples"]
         least = ""
         if metric == "accuracy" and value is not None and count:

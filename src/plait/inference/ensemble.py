@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from plait.data import SplitName
     from plait.inference.calibration import Scaling
     from plait.inference.predictor import Progress
-    from plait.tasks.metrics import Floats
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
+    from plait.tasks.kind import Floats
 
 How = Literal["mode", "mean"]
 FILE = "ensemble.toml"
@@ -74,64 +74,6 @@ def load_to_calibrate(
 def is_ensemble(folder: Path) -> bool:
     """Say whether a folder holds an ensemble."""
     return (folder / FILE).is_file()
-
-
-# --- the answers of several become one ---------------------------------------------------
-
-
-def combine(answers: Floats, how: How, threshold: float | None = None) -> Floats:
-    """Make one answer of several members', [members, examples] or [members, examples, classes].
-
-    By mode, a class is the one most members choose and a score their median; by mean, each is
-    the mean. Where `threshold` is given the classes are labels, each of which holds or not by
-    itself: by mode, as most members say. Scores of an even number of members have the mean of the
-    middle two for a median.
-    """
-    if how == "mean":
-        mean: Floats = answers.mean(axis=0)
-        return mean
-    if answers.ndim == 2:
-        median: Floats = np.median(answers, axis=0)
-        return median
-    return _elect(answers) if threshold is None else _elect_labels(answers, threshold)
-
-
-def _elect(answers: Floats) -> Floats:
-    """Return probabilities [examples, classes] whose highest is the class most members choose.
-
-    Of classes with as many votes, the one of the higher mean probability is chosen, the first
-    of equals. The probabilities are the members' mean. Where a few very sure members would turn
-    that against the vote, they are the mean of those members alone that chose the class.
-    """
-    mean: Floats = answers.mean(axis=0)
-    num_classes = answers.shape[2]
-    ballots = np.eye(num_classes)[answers.argmax(axis=2)]
-    votes = ballots.sum(axis=0)
-    tied = votes == votes.max(axis=1, keepdims=True)
-    chosen = np.where(tied, mean, -1.0).argmax(axis=1)
-    outvoted = mean.argmax(axis=1) != chosen
-    if outvoted.any():
-        row = np.arange(len(chosen))
-        agreeing = ballots[:, row, chosen]  # [members, examples]
-        total = np.einsum("me,mec->ec", agreeing, answers)
-        mean[outvoted] = (total / agreeing.sum(axis=0)[:, None])[outvoted]
-    return mean
-
-
-def _elect_labels(answers: Floats, threshold: float) -> Floats:
-    """Return probabilities [examples, labels] that reach the threshold where most members' do.
-
-    Where as many say yes as no, the mean probability decides. As in `_elect`, the probabilities
-    are the members' mean, or that of those alone who agree with the vote where it is against it.
-    """
-    mean: Floats = answers.mean(axis=0)
-    ballots = answers >= threshold
-    votes = 2 * ballots.sum(axis=0) - len(answers)
-    holds = np.where(votes == 0, mean >= threshold, votes > 0)
-    agreeing = ballots == holds
-    total = np.where(agreeing, answers, 0.0).sum(axis=0)
-    outvoted = (mean >= threshold) != holds
-    return np.where(outvoted, total / np.maximum(agreeing.sum(axis=0), 1), mean)
 
 
 # --- the folder --------------------------------------------------------------------------
@@ -224,13 +166,7 @@ def _read_outline(member: Path) -> dict[str, Any]:
 
 def outline(spec: TaskSpec) -> dict[str, Any]:
     """Return what of a task its answers depend on; members may differ in all else."""
-    if spec.kind == "score":
-        meaning: dict[str, Any] = {"range": list(spec.range)}
-    else:
-        meaning = {"labels": list(spec.labels)}
-    if spec.kind == "labels":  # members vote on what holds, which begins at the threshold
-        meaning["threshold"] = spec.threshold
-    return {"kind": spec.kind, "num_texts": len(spec.text), **meaning}
+    return {"kind": spec.kind.name, "num_texts": len(spec.text), **spec.kind.meaning()}
 
 
 def compare_tasks(
@@ -388,9 +324,7 @@ class Ensemble(Answerer):
         return self._combine(task, [m.answer(task, view, rows) for m, view in pairs])
 
     def _combine(self, task: str, answers: Sequence[Floats]) -> Floats:
-        spec = self.tasks[task].spec
-        least = spec.threshold if spec.kind == "labels" else None
-        return combine(np.stack(answers), self.how, least)
+        return self.tasks[task].spec.kind.combine(np.stack(answers), self.how)
 
     def answer_together(self, tasks: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
         """Return what `answer` returns, with as few passes as each member needs."""

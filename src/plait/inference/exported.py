@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from plait.data import Dataset
     from plait.inference.predictor import Progress
-    from plait.tasks.metrics import Floats
+    from plait.tasks.kind import Floats
     from plait.types import Tokens
 
 FILE = "export.json"
@@ -176,7 +176,7 @@ class ExportedModel(SingleModel):
             if self.progress is not None:
                 self.progress(task, sum(map(len, order)), total)
         if not parts:
-            return np.zeros((0,) if spec.kind == "score" else (0, len(spec.labels)))
+            return spec.kind.empty()
         answers: Floats = np.concatenate(parts).astype(np.float64)
         ordered: Floats = answers[torch.cat(order).argsort().numpy()]
         return ordered

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from plait.inference.answers.vectors import FileVectors
     from plait.inference.thresholds import Threshold
     from plait.model.multitask import MultitaskModel
-    from plait.tasks.metrics import Floats
+    from plait.tasks.kind import Floats
 
     Progress = Callable[[str, int, int], None]
     """Called with what is under way, how much of it is done and how much there is."""
@@ -224,16 +224,7 @@ class Answerer(ABC):
 
     def describe(self, task: str, answer: NDArray[np.float64]) -> Prediction:
         """Put one row of answers into words."""
-        spec = self.tasks[task].spec
-        if spec.kind == "score":
-            return Prediction(task, float(answer), f"{answer:.2f}")
-        if spec.kind == "labels":
-            chosen = tuple(np.flatnonzero(answer >= spec.threshold).tolist())
-            words = tuple(spec.labels[i] for i in chosen)
-            label = ", ".join(words) or "none"
-            return Prediction(task, chosen, label, tuple(map(float, answer)), words)
-        best = int(np.argmax(answer))
-        return Prediction(task, best, spec.labels[best], tuple(float(p) for p in answer))
+        return self.tasks[task].spec.kind.predict(task, answer)
 
     def score(self, datasets: Mapping[str, Dataset]) -> Scores:
         """Score every task's data set."""
@@ -252,7 +243,7 @@ class Answerer(ABC):
         steps; so does a training pair itself.
         """
         specs = {name: self.tasks[name].spec for name in datasets}
-        pairs = [name for name, s in specs.items() if s.is_pair and s.kind == "binary"]
+        pairs = [name for name, s in specs.items() if s.is_pair and s.kind.is_yes_no]
         if not pairs:
             raise UsageError(f"no task of {self.folder} asks of pairs whether they are the same")
         train = self.load_split("train", data=data, tasks=pairs, progress=progress)

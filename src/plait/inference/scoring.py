@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from plait.tasks.metrics import Floats, TaskScores, baseline_predictions, score_task, summarise
+from plait.tasks import TaskScores
+from plait.tasks.kind import Floats
+from plait.tasks.metrics import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from plait.data import Collator, Dataset
     from plait.methods.losses import Loss
     from plait.model.multitask import MultitaskModel
-    from plait.types import TaskSpec, Tokens
+    from plait.tasks import TaskSpec
+    from plait.types import Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ class Scores:
     def of(cls, tasks: Mapping[str, Task], scores: dict[str, TaskScores]) -> Scores:
         """Gather the tasks' scores and sum them up."""
         primary = {name: s.metrics[tasks[name].metric] for name, s in scores.items()}
-        return cls(scores, primary, summarise(primary, {n: s.kind for n, s in scores.items()}))
+        return cls(
+            scores, primary, summarise(primary, {name: tasks[name].spec.kind for name in scores})
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -126,7 +130,7 @@ class Scorer:
         finally:
             self.model.train(was_training)
         if not places:
-            return {task: _no_answers(self.tasks[task].spec) for task in tasks}
+            return {task: self.tasks[task].spec.kind.empty() for task in tasks}
         order = torch.cat(places).argsort().numpy()
         # One wait for the device at the end, not one per batch.
         return {task: torch.cat(some).double().cpu().numpy()[order] for task, some in parts.items()}
@@ -143,10 +147,6 @@ class Scorer:
         return score_answers(self.tasks, datasets, self.answer, rows)
 
 
-def _no_answers(spec: TaskSpec) -> Floats:
-    return np.zeros((0,) if spec.kind == "score" else (0, len(spec.labels)))
-
-
 def score_answers(
     tasks: Mapping[str, Task],
     datasets: Mapping[str, Dataset],
@@ -160,7 +160,7 @@ def score_answers(
         labels = dataset.labels
         assert labels is not None, f"{name} is unlabelled"
         labels = labels if some is None else labels[some]
-        scores[name] = score_task(tasks[name].spec, labels.numpy(), answer(name, dataset, some))
+        scores[name] = tasks[name].spec.kind.score(labels.numpy(), answer(name, dataset, some))
     return Scores.of(tasks, scores)
 
 
@@ -178,6 +178,6 @@ def score_baseline(
         labels, known = dataset.labels, train[name].labels
         assert labels is not None
         assert known is not None
-        guess = baseline_predictions(tasks[name].spec, known.numpy(), len(dataset))
-        scores[name] = score_task(tasks[name].spec, labels.numpy(), guess)
+        kind = tasks[name].spec.kind
+        scores[name] = kind.score(labels.numpy(), kind.baseline(known.numpy(), len(dataset)))
     return Scores.of(tasks, scores)

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from plait.data.locks import Tell
     from plait.inference.calibration import Scaling
     from plait.inference.predictor import Answerer
-    from plait.tasks.metrics import Floats
+    from plait.tasks import TaskSpec
+    from plait.tasks.kind import Floats
     from plait.training.stages import StageKind
     from plait.training.teachers import Members, Progress
-    from plait.types import TaskSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 
 from plait.errors import suggest
 from plait.registry import Registry
+from plait.tasks import TASK_KINDS
 from plait.tasks.regression import (
     RIDGE_STRENGTH,
     SCORE_STRENGTH,
@@ -31,8 +32,9 @@ from plait.tasks.regression import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from plait.tasks import Kind, TaskSpec
+    from plait.tasks.kind import Form
     from plait.tasks.regression import Floats, Linear
-    from plait.types import Kind, TaskSpec
 
 
 BERNOULLI_MARGIN = 1e-4
@@ -42,15 +44,21 @@ BERNOULLI_MARGIN = 1e-4
 class Loss(ABC):
     """Contract of the family."""
 
-    kinds: ClassVar[tuple[Kind, ...]]
-    """Kinds of task it can be used for."""
+    forms: ClassVar[tuple[Form, ...]]
+    """Forms of answers it can be used for."""
     takes: ClassVar[Literal["logits", "cosine"]] = "logits"
     """What the head must give."""
 
     def __init__(self, spec: TaskSpec):
-        if spec.kind not in self.kinds:
-            raise ValueError(f"this loss is for {' or '.join(self.kinds)}, not {spec.kind!r}")
+        if not self.suits(spec.kind):
+            known = [name for name in TASK_KINDS if self.suits(TASK_KINDS[name])]
+            raise ValueError(f"this loss is for {' or '.join(known)}, not {spec.kind.name!r}")
         self.spec = spec
+
+    @classmethod
+    def suits(cls, kind: Kind | type[Kind]) -> bool:
+        """Return whether it can be used for tasks of a kind."""
+        return kind.form in cls.forms
 
     @property
     def num_outputs(self) -> int:
@@ -88,9 +96,9 @@ class Loss(ABC):
         are read off the decoded answers.
         """
         answers = self.decode(outputs)
-        if self.spec.kind == "score":
+        if self.spec.kind.form == "number":
             return _bernoulli(self._to_unit(answers))
-        if self.spec.kind == "labels":
+        if self.spec.kind.form == "independent":
             answers = torch.stack([1 - answers, answers], dim=-1)
         return answers.clamp(min=torch.finfo(answers.dtype).tiny).log()
 
@@ -99,8 +107,10 @@ class Loss(ABC):
 
         In the loss's own scale, so that the distance is of the same size as the loss.
         """
-        if self.spec.kind != "score":
-            raise TypeError(f"a task of kind {self.spec.kind!r} has no value, only probabilities")
+        if self.spec.kind.form != "number":
+            raise TypeError(
+                f"a task of kind {self.spec.kind.name!r} has no value, only probabilities"
+            )
         return self.decode(outputs)
 
     def _to_unit(self, labels: Tensor) -> Tensor:
@@ -193,7 +203,7 @@ class CrossEntropy(_Weighted):
     classes or by their words.
     """
 
-    kinds = ("classes", "binary")
+    forms = ("distribution",)
 
     def __init__(self, spec: TaskSpec, *, smoothing: float = 0.0, weights: Weights = None):
         super().__init__(spec, weights)
@@ -240,7 +250,12 @@ class BinaryCrossEntropy(_Weighted):
     `weights` as in cross-entropy, of the first label and the second.
     """
 
-    kinds = ("binary",)
+    forms = ("distribution",)
+
+    @classmethod
+    def suits(cls, kind: Kind | type[Kind]) -> bool:
+        """Return whether label 1 means yes."""
+        return kind.is_yes_no
 
     def __init__(self, spec: TaskSpec, *, weights: Weights = None):
         super().__init__(spec, weights)
@@ -275,7 +290,7 @@ class LabelBinaryCrossEntropy(_Weighted):
     weights of a yes against 1 for a no (torch's pos_weight).
     """
 
-    kinds = ("labels",)
+    forms = ("independent",)
 
     def __init__(self, spec: TaskSpec, *, weights: Weights = None):
         super().__init__(spec, weights)
@@ -324,7 +339,7 @@ class MeanSquaredError(Loss):
     a cross entropy; `"raw"` measures in the task's units (25 times as large on a 0-5 score).
     """
 
-    kinds = ("score",)
+    forms = ("number",)
 
     def __init__(self, spec: TaskSpec, *, scale: Literal["unit", "raw"] = "unit"):
         super().__init__(spec)
@@ -399,7 +414,7 @@ class CosineMSE(MeanSquaredError):  # noqa: N818 - an error to be made small, no
 class ScoreCrossEntropy(Loss):
     """Cross entropy between sigmoid(logit) and the score scaled to 0-1."""
 
-    kinds = ("score",)
+    forms = ("number",)
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross entropy, lowest where the answer is the score."""
@@ -439,11 +454,3 @@ def _bernoulli(yes: Tensor) -> Tensor:
     """Turn the chance of a yes [examples] into log-probabilities of no and yes."""
     yes = yes.clamp(BERNOULLI_MARGIN, 1 - BERNOULLI_MARGIN)
     return torch.stack([1 - yes, yes], dim=-1).log()
-
-
-DEFAULT_LOSSES: dict[Kind, str] = {
-    "classes": "cross-entropy",
-    "binary": "bce",
-    "labels": "label-bce",
-    "score": "score-cross-entropy",
-}

@@ -187,7 +187,7 @@ class RegressionHead(Head):
             columns = np.arange(features.shape[1])
             if self.apart:
                 columns = self._choose_columns(features, labels, loss)
-            strength = PAIR_STRENGTH if self.apart and loss.spec.kind != "score" else None
+            strength = PAIR_STRENGTH if self.apart and loss.spec.kind.form != "number" else None
             found = loss.fit(features[:, columns], labels, strength)
             self.out.weight.zero_()
             weight = torch.from_numpy(found.weight).to(self.out.weight)
@@ -197,7 +197,7 @@ class RegressionHead(Head):
     def _choose_columns(self, features: Floats, labels: Tensor, loss: Loss) -> NDArray[np.int64]:
         """Return the features that a pair begins with."""
         everything = np.arange(features.shape[1])
-        if loss.spec.kind != "score":
+        if loss.spec.kind.form != "number":
             return everything[2 * self.width :]
         low, high = loss.spec.range
         shares = ((labels.double().numpy() - low) / (high - low)).clip(0, 1)[:, None]

@@ -169,7 +169,7 @@ def _primary_metrics(folder: RunFolder) -> dict[str, str]:
     from plait.tasks.metrics import primary_metric
 
     tasks = folder.read_config().tasks
-    return {name: primary_metric(task, task.metric) for name, task in tasks.items()}
+    return {name: primary_metric(task.kind, task.metric) for name, task in tasks.items()}
 
 
 def _read_log(folder: RunFolder) -> Iterator[dict[str, Any]]:

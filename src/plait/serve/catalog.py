@@ -68,13 +68,13 @@ class TaskFacts:
         """Tell a task's facts."""
         return cls(
             name,
-            task.kind,
+            task.kind.name,
             task.labels,
-            task.range if task.kind == "score" else None,
+            task.range if task.kind.form == "number" else None,
             len(task.text),
             task.text,
             task.about,
-            task.label_separator if task.kind == "labels" else None,
+            task.label_separator if task.kind.form == "independent" else None,
         )
 
     def to_json(self) -> dict[str, Any]:

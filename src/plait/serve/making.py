@@ -75,11 +75,11 @@ def _tell_task(found: Mistakes) -> dict[str, Any]:
     wrong = found.verdicts.right
     return {
         "task": found.task,
-        "kind": found.spec.kind,
+        "kind": found.spec.kind.name,
         "rows": found.num_rows,
         "mistakes": None if wrong is None else int((~wrong).sum()),
-        "metric": found.verdicts.figure,
-        "value": values["metrics"][found.verdicts.figure],
+        "metric": found.verdicts.metric,
+        "value": values["metrics"][found.verdicts.metric],
         "worst": [_tell_mistake(mistake) for mistake in found.worst],
         "slices": values["slices"],
     }

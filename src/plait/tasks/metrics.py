@@ -1,15 +1,9 @@
-"""A model's answers become figures: the scoring pass, metrics of a task, summaries over tasks.
-
-A figure that does not exist (a correlation with something constant, a mean over no
-examples) is nan here and null in JSON, never an error: a collapsed model must still
-be reported.
-"""
+"""Metrics: functions of labels and answers. An undefined metric is NaN, never an error."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,29 +14,11 @@ from plait.errors import RecipeError, suggest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from plait.types import Kind, TaskSpec
+    from plait.tasks.kind import Kind
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CLASS_METRICS = ("accuracy", "macro_precision", "macro_recall", "macro_f1", "log_loss")
-
-METRICS: dict[Kind, tuple[str, ...]] = {
-    "classes": _CLASS_METRICS,
-    "binary": _CLASS_METRICS,
-    # Micro F1 first: a label with two dev rows can move a macro mean by more than all others.
-    "labels": (
-        "micro_f1",
-        "micro_precision",
-        "micro_recall",
-        "macro_f1",
-        "subset_accuracy",
-        "mean_average_precision",
-        "log_loss",
-    ),
-    "score": ("pearson", "spearman", "mse", "mae"),
-}
-"""Every figure a task of a kind is scored by; the first stands for the task unless chosen."""
 
 LESS_IS_BETTER = frozenset({"log_loss", "mse", "mae"})
 
@@ -79,11 +55,11 @@ def confusion_matrix(labels: ArrayLike, predicted: ArrayLike, num_classes: int) 
 def precision_recall_f1(confusion: Ints) -> tuple[Floats, Floats, Floats]:
     """Return each class's precision, recall and F1; 0 where there is nothing to divide by."""
     sums = (np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1))
-    return _rates(np.stack(sums, axis=1))
+    return class_rates(np.stack(sums, axis=1))
 
 
-def _rates(counts: Ints) -> tuple[Floats, Floats, Floats]:
-    """Turn hits, rows guessed and rows true of each class, [classes, 3], into the three."""
+def class_rates(counts: Ints) -> tuple[Floats, Floats, Floats]:
+    """Return precision, recall and F1 from hits, predicted and true rows, [classes, 3]."""
     hits, guessed, support = counts[:, 0].astype(np.float64), counts[:, 1], counts[:, 2]
     return (
         _divide(hits, guessed),
@@ -205,99 +181,6 @@ def _same_length(x: ArrayLike, y: ArrayLike, dtype: Any) -> tuple[Any, Any]:
 # --- a task ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TaskScores:
-    """Everything one task was scored by."""
-
-    kind: Kind
-    num_examples: int
-    metrics: dict[str, float]
-    """By the names in METRICS; nan where a figure does not exist."""
-    per_class: list[dict[str, str | int | float]]
-    """label, precision, recall, f1, support of each class or label. Empty for a score."""
-    confusion: list[list[int]] | None
-    """Counts, rows true and columns predicted. None but for classes."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, with None for every figure that is not a finite number."""
-        metrics = {k: v if math.isfinite(v) else None for k, v in self.metrics.items()}
-        return asdict(self) | {"metrics": metrics}
-
-
-def score_task(spec: TaskSpec, labels: ArrayLike, predictions: ArrayLike) -> TaskScores:
-    """Score class probabilities [examples, classes], or scores [examples] in the task's units.
-
-    The class predicted is the most probable one, the first of equals; the labels predicted are
-    those whose probability reaches the task's threshold.
-    """
-    if spec.kind == "labels":
-        return _score_labels(spec, labels, predictions)
-    if spec.kind == "score":
-        functions = {"pearson": pearson, "spearman": spearman, "mse": mse, "mae": mae}
-        figures = {name: function(labels, predictions) for name, function in functions.items()}
-        return TaskScores(spec.kind, len(np.asarray(labels)), figures, [], None)
-
-    probabilities = np.asarray(predictions, dtype=np.float64)
-    true = np.asarray(labels).astype(np.int64)
-    num_classes = len(spec.labels)
-    if probabilities.shape != (len(true), num_classes):
-        raise ValueError(f"probabilities are {probabilities.shape}, not {(len(true), num_classes)}")
-    predicted = probabilities.argmax(axis=1)
-    confusion = confusion_matrix(true, predicted, num_classes)
-    precision, recall, f1 = precision_recall_f1(confusion)
-    metrics = {
-        "accuracy": accuracy(true, predicted),
-        # Classes that never occur count in the macro averages, as zeros.
-        "macro_precision": float(precision.mean()),
-        "macro_recall": float(recall.mean()),
-        "macro_f1": float(f1.mean()),
-        "log_loss": log_loss(true, probabilities),
-    }
-    per_class = _list_classes(spec, precision, recall, f1, confusion.sum(axis=1))
-    return TaskScores(spec.kind, len(true), metrics, per_class, confusion.tolist())
-
-
-def _score_labels(spec: TaskSpec, labels: ArrayLike, predictions: ArrayLike) -> TaskScores:
-    """Score probabilities [examples, labels] against 0 and 1."""
-    probabilities = np.asarray(predictions, dtype=np.float64)
-    true = np.asarray(labels)
-    if true.shape != (len(true), len(spec.labels)) or probabilities.shape != true.shape:
-        raise ValueError(f"labels are {true.shape} and probabilities {probabilities.shape}")
-    predicted = probabilities >= spec.threshold
-    counts = label_counts(true, predicted)
-    precision, recall, f1 = _rates(counts)
-    micro = [float(rate[0]) for rate in _rates(counts.sum(axis=0, keepdims=True))]
-    averages = [average_precision(true[:, i], chances) for i, chances in enumerate(probabilities.T)]
-    known = [value for value in averages if not math.isnan(value)]
-    metrics = {
-        "micro_f1": micro[2],
-        "micro_precision": micro[0],
-        "micro_recall": micro[1],
-        # Labels that never occur count in the macro average, as zeros.
-        "macro_f1": float(f1.mean()),
-        "subset_accuracy": subset_accuracy(true, predicted),
-        "mean_average_precision": float(np.mean(known)) if known else math.nan,
-        "log_loss": label_log_loss(true, probabilities),
-    }
-    per_label = _list_classes(spec, precision, recall, f1, counts[:, 2])
-    return TaskScores(spec.kind, len(true), metrics, per_label, None)
-
-
-def _list_classes(
-    spec: TaskSpec, precision: Floats, recall: Floats, f1: Floats, support: Ints
-) -> list[dict[str, str | int | float]]:
-    return [
-        {
-            "label": label,
-            "precision": float(precision[i]),
-            "recall": float(recall[i]),
-            "f1": float(f1[i]),
-            "support": int(support[i]),
-        }
-        for i, label in enumerate(spec.labels)
-    ]
-
-
 def has_numbers(labels: Sequence[str]) -> bool:
     """Say whether there are numbers among the labels, which a class's own could be taken for."""
     return any(re.fullmatch(r"[-+]?\d+([.,]\d+)?", label) for label in labels)
@@ -314,59 +197,56 @@ def name_classes(labels: Sequence[str]) -> tuple[list[str], list[str]]:
     return [f"{i} {label}" for i, label in enumerate(labels)], [str(i) for i in range(len(labels))]
 
 
-def primary_metric(spec: TaskSpec, chosen: str | None) -> str:
-    """Return the name of the figure that stands for a task, after checking a chosen one."""
-    names = METRICS[spec.kind]
+def list_classes(
+    labels: Sequence[str], precision: Floats, recall: Floats, f1: Floats, support: Ints
+) -> list[dict[str, str | int | float]]:
+    """Return a row of figures for each class or label."""
+    return [
+        {
+            "label": label,
+            "precision": float(precision[i]),
+            "recall": float(recall[i]),
+            "f1": float(f1[i]),
+            "support": int(support[i]),
+        }
+        for i, label in enumerate(labels)
+    ]
+
+
+def primary_metric(kind: Kind, chosen: str | None) -> str:
+    """Return the name of a task's primary metric, after checking a chosen one."""
+    names = kind.metrics
     if chosen is None:
         return names[0]
+    growing = [name for name in names if name not in LESS_IS_BETTER]
     if chosen not in names:
         raise RecipeError(
-            f"metric {chosen!r} does not suit a task of kind {spec.kind!r}"
-            f"{suggest(chosen, set(names) - LESS_IS_BETTER)}"
+            f"metric {chosen!r} does not suit a task of kind {kind.name!r}"
+            f"{suggest(chosen, growing)}"
         )
     if chosen in LESS_IS_BETTER:
-        growing = ", ".join(n for n in names if n not in LESS_IS_BETTER)
         raise RecipeError(
-            f"metric {chosen!r} cannot stand for a task, since less of it is better; "
-            f"it is reported anyway, so choose one of {growing}"
+            f"metric {chosen!r} cannot be the primary metric of a task, since less of it is "
+            f"better; it is reported anyway, so choose one of {', '.join(growing)}"
         )
     return chosen
-
-
-def baseline_predictions(spec: TaskSpec, train_labels: ArrayLike, n: int) -> Floats:
-    """Predict `n` examples without reading them, in the shape `score_task` takes.
-
-    Classes get their training frequencies, so the most frequent one is predicted; so do labels,
-    of which those are predicted that as many rows have as the threshold says; a score gets the
-    training mean.
-    """
-    labels = np.asarray(train_labels)
-    if not len(labels):
-        raise ValueError("a baseline needs training labels")
-    if spec.kind == "score":
-        return np.full(n, labels.mean(dtype=np.float64))
-    if spec.kind == "labels":
-        return np.tile(labels.mean(axis=0, dtype=np.float64), (n, 1))
-    counts = np.bincount(labels.astype(np.int64), minlength=len(spec.labels))
-    return np.tile(counts / len(labels), (n, 1))
 
 
 # --- several tasks -----------------------------------------------------------------------
 
 
-def summarise(primary: Mapping[str, float], kinds: Mapping[str, Kind]) -> dict[str, float]:
-    """Make one figure of the tasks' primary ones, in three ways.
+def summarise(
+    primary: Mapping[str, float], kinds: Mapping[str, Kind | type[Kind]]
+) -> dict[str, float]:
+    """Summarise the tasks' primary metrics in three ways.
 
-    sum: their sum. mean: their mean. overall: their mean after a score's correlation r is
-    moved to (1 + r) / 2, so that every task runs from 0 to 1 and chance correlation is 0.5.
-    A nan counts as 0: no correlation, nothing right. Without tasks all three are nan.
+    sum: their sum. mean: their mean. overall: their mean after a correlation r is moved to
+    (1 + r) / 2, so that every metric is between 0 and 1. NaN counts as 0. Without tasks all
+    three are NaN.
     """
     if not primary:
         return dict.fromkeys(("sum", "mean", "overall"), math.nan)
     values = {task: 0.0 if math.isnan(value) else value for task, value in primary.items()}
-    moved = [(1 + v) / 2 if kinds[task] == "score" else v for task, v in values.items()]
+    moved = [kinds[task].to_unit(value) for task, value in values.items()]
     total = sum(values.values())
     return {"sum": total, "mean": total / len(values), "overall": sum(moved) / len(moved)}
-
-
-# --- the scoring pass --------------------------------------------------------------------

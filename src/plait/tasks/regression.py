@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from plait.types import TaskSpec
 
 Floats = NDArray[np.float64]
 
@@ -108,33 +107,6 @@ def fit_numbers(features: Floats, numbers: Floats, strength: float = RIDGE_STREN
     spread = _spread(features)
     found = Ridge(alpha=1 / strength).fit(features / spread, numbers)
     return Linear(found.coef_.reshape(1, -1) / spread, np.array([float(found.intercept_)]))
-
-
-def fit_task(
-    spec: TaskSpec, features: Floats, labels: NDArray[Any], strength: float = STRENGTH
-) -> Linear:
-    """Fit what suits the kind of a task; `answers_of` turns the outputs into answers."""
-    if spec.kind == "classes":
-        return fit_classes(features, labels, len(spec.labels), strength)
-    if spec.kind == "score":
-        return fit_numbers(features, labels, strength)
-    return fit_yes(features, labels.reshape(len(labels), -1), strength)
-
-
-def answers_of(spec: TaskSpec, outputs: Floats) -> Floats:
-    """Return probabilities [rows, classes], or scores [rows], as `score_task` takes them."""
-    from scipy.special import expit, softmax
-
-    answers: Floats
-    if spec.kind == "classes":
-        answers = softmax(outputs, axis=1)
-    elif spec.kind == "score":
-        answers = np.clip(outputs[:, 0], *spec.range)
-    else:
-        answers = expit(outputs)
-        if spec.kind == "binary":
-            answers = np.concatenate([1 - answers, answers], axis=1)
-    return answers
 
 
 def fits_better(first: Floats, second: Floats, shares: Floats, strengths: Sequence[float]) -> bool:

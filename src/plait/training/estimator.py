@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from plait.config import RunConfig
     from plait.inference.predictor import Text
-    from plait.tasks.metrics import Floats
+    from plait.tasks.kind import Floats
 
 TASK = "task"
 """What the one task is called in the run."""

@@ -125,13 +125,10 @@ def _note_missing(
 ) -> Iterator[str]:
     """Name the classes or labels that no row has, and what becomes of one or of several."""
     spec, labels = parts.tasks[name].spec, dataset.labels
-    if labels is None or not spec.labels:
+    counts = None if labels is None else spec.kind.count(labels.numpy())
+    if counts is None:
         return
-    if spec.kind == "labels":
-        counts = labels.sum(dim=0)
-    else:
-        counts = labels.long().bincount(minlength=len(spec.labels))
-    missing = [spec.labels[i] for i in (counts == 0).nonzero().flatten().tolist()]
+    missing = [name for name, count in zip(spec.labels, counts, strict=True) if not count]
     if missing:
         names = ", ".join(missing[:MOST_NAMES])
         more = f" and {len(missing) - MOST_NAMES} more" if len(missing) > MOST_NAMES else ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from plait.data import Dataset
     from plait.inference.scoring import Scorer, Scores
-    from plait.tasks.metrics import Floats
+    from plait.tasks.kind import Floats
     from plait.training.team import Team
 
 

@@ -12,7 +12,6 @@ from plait.data import Tokenizer, find_files, find_root
 from plait.data.storage import hash_file
 from plait.errors import DataError, EncoderError, RecipeError, RunError
 from plait.inference.folders import RunFolder
-from plait.methods.losses import DEFAULT_LOSSES
 from plait.model.encoder import build_encoder
 from plait.model.sources import find_encoder
 from plait.model.weights import read_numbers
@@ -133,7 +132,7 @@ def changes(old: TaskConfig, new: TaskConfig) -> list[str]:
     ]
     found += ["text"] if len(old.text) != len(new.text) else []
     # Outputs mean the same under other settings of the same loss, such as other weights.
-    names = [task.loss["name"] if task.loss else DEFAULT_LOSSES[task.kind] for task in (old, new)]
+    names = [task.loss["name"] if task.loss else task.kind.default_loss for task in (old, new)]
     return found + (["loss"] if names[0] != names[1] else [])
 
 

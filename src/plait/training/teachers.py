@@ -16,9 +16,9 @@ import torch
 
 from plait.errors import PlaitError, RecipeError, RunError
 from plait.model.weights import read_metadata, read_weights, write_weights
+from plait.tasks import TaskSpec
 from plait.training.build import build_kind, find_taught
 from plait.training.stages import StageKind
-from plait.types import TaskSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from plait.config import RunConfig
     from plait.data import Dataset
     from plait.inference.folders import RunFolder
-    from plait.tasks.metrics import Floats
+    from plait.tasks.kind import Floats
 
 Progress = Callable[[str, int, int], None]
 """Called with the task, rows answered and rows in all."""

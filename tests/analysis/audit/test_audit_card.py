@@ -10,16 +10,20 @@ import pytest
 
 from plait.analysis.audit import audit
 from plait.analysis.audit.card import LEAST, _judge
-from plait.analysis.audit.changes import find_praise, find_typical, measure_changes, measure_praise
+from plait.analysis.audit.changes import find_praise, measure_praise
 from plait.analysis.audit.trials import Probe, Trial
 from plait.errors import UsageError
 from plait.inference.ensemble import load, make_ensemble
 from plait.inference.intervals import Interval
 from plait.inference.predictor import Predictor
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 MOOD = TaskSpec(kind="classes", labels=("bad", "so-so", "good"), text=("text",))
 STARS = TaskSpec(kind="score", range=(1.0, 5.0), text=("text",))
+
+
+def compare(kind, before, after):
+    return kind.distance(before, after), kind.differs(before, after)
 
 
 # --- changes -----------------------------------------------------------------------------
@@ -28,21 +32,21 @@ STARS = TaskSpec(kind="score", range=(1.0, 5.0), text=("text",))
 def test_classes_move_by_the_probability_that_moved():
     before = np.array([[0.5, 0.3, 0.2], [0.5, 0.5, 0.0]])
     after = np.array([[0.2, 0.6, 0.2], [0.6, 0.4, 0.0]])
-    moved, flipped = measure_changes(MOOD, before, after)
+    moved, flipped = compare(MOOD.kind, before, after)
     assert moved == pytest.approx([0.3, 0.1])
     assert flipped.tolist() == [True, False]
 
 
 def test_scores_move_by_a_part_of_their_range():
-    moved, flipped = measure_changes(STARS, np.array([1.0, 3.0]), np.array([3.0, 3.2]))
+    moved, flipped = compare(STARS.kind, np.array([1.0, 3.0]), np.array([3.0, 3.2]))
     assert moved == pytest.approx([0.5, 0.05])
     assert flipped.tolist() == [True, False]
 
 
 def test_what_is_typical():
     answers = np.array([[0.9, 0.1, 0.0], [0.7, 0.1, 0.2], [0.0, 0.0, 1.0]])
-    assert find_typical(MOOD, answers) == pytest.approx(np.array([[0.8, 0.1, 0.1]]))
-    assert find_typical(STARS, np.array([1.0, 4.0, 5.0])).tolist() == [4.0]
+    assert MOOD.kind.typical(answers) == pytest.approx(np.array([[0.8, 0.1, 0.1]]))
+    assert STARS.kind.typical(np.array([1.0, 4.0, 5.0])).tolist() == [4.0]
 
 
 @pytest.mark.parametrize(
@@ -57,17 +61,17 @@ def test_what_is_typical():
 )
 def test_praise_is_read_off_labels(labels, weights):
     spec = TaskSpec(kind="classes", labels=labels, text=("text",))
-    found = find_praise(spec, None)
+    found = find_praise(spec.kind, None)
     assert (None if found is None else found.tolist()) == weights
 
 
 def test_praise_can_be_told():
-    assert find_praise(MOOD, "so-so").tolist() == [0, 1, 0]
-    assert find_praise(STARS, None) is None
-    low = find_praise(STARS, "low")
+    assert find_praise(MOOD.kind, "so-so").tolist() == [0, 1, 0]
+    assert find_praise(STARS.kind, None) is None
+    low = find_praise(STARS.kind, "low")
     assert measure_praise(low, np.array([1.0, 5.0])).tolist() == [-0.25, -1.25]
     answers = np.array([[0.5, 0.2, 0.3]])
-    assert measure_praise(find_praise(MOOD, None), answers) == pytest.approx([-0.2])
+    assert measure_praise(find_praise(MOOD.kind, None), answers) == pytest.approx([-0.2])
 
 
 # --- words -------------------------------------------------------------------------------

@@ -6,9 +6,8 @@ import pytest
 
 from plait.analysis.draft.labels import LabelGuess, guess_kind
 from plait.config import TaskConfig
-from plait.data.labels import LabelReader
-from plait.data.source import LIST_MARK
 from plait.errors import UsageError
+from plait.tasks.reading import LIST_MARK
 
 
 def even(*values: str, count: int = 10) -> dict[str, int]:
@@ -54,7 +53,7 @@ def test_kinds(values, column, expected):
     table = {"kind": guess.kind, "text": ("t",), "label_map": guess.label_map}
     table |= {"labels": guess.labels} if guess.labels else {}
     table |= {"range": guess.range} if guess.range else {}
-    reader = LabelReader(TaskConfig(**table), guess.label_map)
+    reader = TaskConfig(**table).build_reader(("y",), guess.label_map)
     read = {reader.read(value) for value in values if value}
     assert len(read) > 1  # every value is a label, and they are not all the same
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from plait.analysis.mistakes import compare
-from plait.tasks.metrics import score_task
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 YES_NO = TaskSpec(kind="binary", text=("text",))
 NEAR = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"))
@@ -54,7 +53,7 @@ def test_intervals_are_paired():
     noise = draw.normal(0, 1, 200)
     found = compare(NEAR, labels, labels + noise, labels + 1.1 * noise, draw, draws=200)
     mae = found.metrics["mae"]
-    alone = score_task(NEAR, labels, labels + noise).metrics["mae"]
+    alone = NEAR.kind.score(labels, labels + noise).metrics["mae"]
     assert mae.run == pytest.approx(alone)
     assert mae.interval.high < 0
     assert mae.interval.high - mae.interval.low < 0.05

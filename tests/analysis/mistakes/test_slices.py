@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plait.analysis.mistakes import Verdicts, cut_slices, score_slices
+from plait.analysis.mistakes import cut_slices, score_slices
 from plait.analysis.mistakes.slices import LEAST, is_negated, overlap, shouts
+from plait.tasks import Verdicts
 
 
 def names_of(rows, place=0, **given):

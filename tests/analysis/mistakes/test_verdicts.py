@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from plait.analysis.mistakes import judge, share_words, split_words
-from plait.types import TaskSpec
+from plait.analysis.mistakes import share_words, split_words
+from plait.tasks import TaskSpec
 
 MOOD = TaskSpec(kind="classes", labels=("bad", "so-so", "good"), text=("text",))
 NEAR = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"))
@@ -13,7 +13,7 @@ NEAR = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"))
 
 def test_classes_are_ordered_by_confidence_in_what_is_wrong():
     answers = np.array([[0.1, 0.2, 0.7], [0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.6, 0.4, 0.0]])
-    verdicts = judge(MOOD, [2, 1, 0, 2], answers)
+    verdicts = MOOD.kind.judge([2, 1, 0, 2], answers)
     assert verdicts.figure == "accuracy"
     assert verdicts.quality.tolist() == [1, 0, 0, 0]
     assert verdicts.severity.tolist() == [0, 0.9, 0.5, 0.6]
@@ -24,13 +24,13 @@ def test_classes_are_ordered_by_confidence_in_what_is_wrong():
 
 def test_binary_labels_are_floats():
     spec = TaskSpec(kind="binary", text=("a", "b"))
-    verdicts = judge(spec, np.array([1.0, 0.0], np.float32), np.array([[0.8, 0.2], [0.7, 0.3]]))
+    verdicts = spec.kind.judge(np.array([1.0, 0.0], np.float32), np.array([[0.8, 0.2], [0.7, 0.3]]))
     assert verdicts.order().tolist() == [0]
     assert (verdicts.truths[0], verdicts.answers[0]) == ("yes", "no")
 
 
 def test_scores_are_ordered_by_distance():
-    verdicts = judge(NEAR, [1.0, 2.0, 5.0], np.array([1.5, 2.0, 2.0]))
+    verdicts = NEAR.kind.judge([1.0, 2.0, 5.0], np.array([1.5, 2.0, 2.0]))
     assert verdicts.figure == "mae"
     assert verdicts.right is verdicts.confidences is None
     assert verdicts.order().tolist() == [2, 0]
@@ -40,7 +40,7 @@ def test_scores_are_ordered_by_distance():
 def test_a_label_holds_from_the_threshold_on():
     spec = TaskSpec(kind="labels", labels=("glad", "tired", "calm"), text=("text",), threshold=0.75)
     answers = np.array([[0.75, 0.7, 0.1], [0.7, 0.8, 0.1]])
-    verdicts = judge(spec, [[1, 0, 0], [1, 1, 0]], answers)
+    verdicts = spec.kind.judge([[1, 0, 0], [1, 1, 0]], answers)
     assert verdicts.answers == ["glad", "tired"]
     assert verdicts.right.tolist() == [True, False]
 
@@ -48,14 +48,14 @@ def test_a_label_holds_from_the_threshold_on():
 def test_what_is_as_bad_stays_in_the_order_of_the_rows():
     """So that a list of mistakes is the same wherever it is made."""
     answers = np.tile([1.5, 2.0], 40)  # half a point off, and a whole one
-    order = judge(NEAR, np.ones(80), answers).order()
+    order = NEAR.kind.judge(np.ones(80), answers).order()
     assert order.tolist() == [*range(1, 80, 2), *range(0, 80, 2)]
 
 
 def test_a_row_without_an_answer_is_no_mistake():
-    assert judge(NEAR, [1.0, 2.0], np.array([np.nan, 3.0])).order().tolist() == [1]
+    assert NEAR.kind.judge([1.0, 2.0], np.array([np.nan, 3.0])).order().tolist() == [1]
     answers = np.array([[np.nan] * 3, [0.9, 0.1, 0.0]])
-    assert judge(MOOD, [2, 1], answers).order().tolist() == [1]
+    assert MOOD.kind.judge([2, 1], answers).order().tolist() == [1]
 
 
 def test_words():

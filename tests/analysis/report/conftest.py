@@ -40,7 +40,7 @@ def task_answers(tiny_encoder: Path) -> MakeAnswers:
         spec = config.tasks["t"]
         rows = [(text,) for text in texts or [f"row {i}" for i in range(len(labels))]]
         dataset = Dataset.from_texts(rows, tokenizer, 32)
-        metric = "pearson" if spec.kind == "score" else "accuracy"
+        metric = "pearson" if spec.kind.name == "score" else "accuracy"
         true, given = np.asarray(labels, dtype=np.float64), np.asarray(answers, dtype=np.float64)
         return TaskAnswers(spec, metric, dataset, true, given, temperature)
 

@@ -20,7 +20,7 @@ from plait.analysis.report.markup import Html, join, number, percent, shorten, s
 from plait.analysis.report.mistakes import near_misses
 from plait.config import RunConfig
 from plait.errors import RunError
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 MINUS = "\N{MINUS SIGN}"
 CLASSES = {"kind": "classes", "labels": ["bad", "so-so", "good"]}

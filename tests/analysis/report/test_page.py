@@ -30,7 +30,8 @@ from plait.config import read_recipe
 from plait.errors import RunError, UsageError
 from plait.inference.ensemble import make_ensemble
 from plait.inference.fitting.calibrate import calibrate
-from plait.tasks.metrics import TaskScores, metric_span
+from plait.tasks import TaskScores
+from plait.tasks.metrics import metric_span
 from plait.training.average import average_runs
 from plait.training.run import train
 

@@ -18,7 +18,8 @@ from plait.inference.answers.columns import AnswerColumns, rename_taken
 from plait.inference.answers.formats import choose_format
 from plait.inference.answers.journal import journal_place
 from plait.inference.predictor import Predictor
-from plait.types import Prediction, TaskSpec
+from plait.tasks import TaskSpec
+from plait.types import Prediction
 
 WORDS = ["the", "film", "was", "great", "dull", "plain", "very", "not", "song", "meal", "."]
 

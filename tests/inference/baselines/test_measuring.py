@@ -18,11 +18,11 @@ from plait.data import Dataset, cache_root
 from plait.data.loading import load_data
 from plait.inference.baselines import COSINE, FROZEN, TFIDF, measure, measuring
 from plait.inference.scoring import Task, score_baseline
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES
+from plait.methods.losses import LOSSES
+from plait.tasks import TaskSpec
 from plait.tasks.metrics import pearson, primary_metric
 from plait.training.build import build
 from plait.training.loop import task_seed
-from plait.types import TaskSpec
 
 
 @pytest.fixture
@@ -118,8 +118,8 @@ TEXTS = ["the film was great .", "the book was awful .", "the meal was fine .", 
 def make_case(parts, kind, known, asked, *, texts=TEXTS, pair=False):
     """Return parts, train and dev of one task made by hand."""
     spec = TaskSpec(kind=kind, text=("a", "b") if pair else ("a",), **KINDS[kind])
-    loss = LOSSES.build(DEFAULT_LOSSES[kind], "loss", spec)
-    task = Task(spec, loss, primary_metric(spec, None))
+    loss = LOSSES.build(spec.kind.default_loss, "loss", spec)
+    task = Task(spec, loss, primary_metric(spec.kind, None))
     dtype = torch.int64 if kind == "classes" else torch.float32
     splits = []
     for labels in (known, asked):

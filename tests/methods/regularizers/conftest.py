@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from plait.methods.losses import DEFAULT_LOSSES, LOSSES, Loss
+from plait.methods.losses import LOSSES, Loss
 from plait.model.multitask import MultitaskModel
 from plait.types import Batch
 
@@ -19,7 +19,7 @@ TASKS = ("mood", "same", "near")
 @pytest.fixture
 def losses(tiny_specs) -> dict[str, Loss]:
     """Each task's usual loss."""
-    return {t: LOSSES.build(DEFAULT_LOSSES[s.kind], "loss", s) for t, s in tiny_specs.items()}
+    return {t: LOSSES.build(s.kind.default_loss, "loss", s) for t, s in tiny_specs.items()}
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from plait.methods.regularizers.divergences import (
     squared,
     symmetric_kl,
 )
-from plait.types import TaskSpec
+from plait.tasks import TaskSpec
 
 CLASSES = TaskSpec(kind="classes", labels=("a", "b", "c"), text=("text",))
 BINARY = TaskSpec(kind="binary", text=("a", "b"))
@@ -49,7 +49,7 @@ def outputs(loss: Loss, seed: int) -> Tensor:
 def test_kl_of_two_outputs(name, spec):
     loss = build(name, spec)
     one, two = outputs(loss, 0), outputs(loss, 1)
-    if spec.kind == "score":
+    if spec.kind.name == "score":
         yes = [x.sigmoid() if name == "score-cross-entropy" else x for x in (one, two)]
         p, q = (torch.cat([1 - y, y], dim=1).tolist() for y in yes)
     else:
@@ -89,7 +89,7 @@ def test_the_three_variants(name, spec):
     loss = build(name, spec)
     one, two = outputs(loss, 0), outputs(loss, 1)
     plain, symmetric = plain_kl(loss, one, two), symmetric_kl(loss, one, two)
-    proper = squared(loss, one, two) if spec.kind == "score" else symmetric
+    proper = squared(loss, one, two) if spec.kind.name == "score" else symmetric
     assert not torch.allclose(plain, symmetric)
     expected = {0: (proper, proper), 1: (plain, plain), 2: (plain, symmetric)}
     for variant, (inner, last) in expected.items():

@@ -14,11 +14,11 @@ from plait.config import read_recipe
 from plait.data import Dataset
 from plait.data.loading import load_data
 from plait.errors import RecipeError
+from plait.tasks import TaskSpec
 from plait.training.build import build
 from plait.training.plan import build_stage
 from plait.training.run import train
 from plait.training.stages.contrast import ContrastiveLoss, Partners
-from plait.types import TaskSpec
 
 CLASSES = TaskSpec(kind="classes", labels=("a", "b", "c"), text="t")
 LABELS = TaskSpec(kind="labels", labels=("a", "b", "c"), text="t")

@@ -19,12 +19,12 @@ from plait.data import Dataset
 from plait.data.loading import load_data
 from plait.errors import DataError, RecipeError
 from plait.inference.ensemble import make_ensemble
+from plait.tasks import TaskSpec
 from plait.training.amounts import Amounts
 from plait.training.counting import plan_run
 from plait.training.listeners import Listener
 from plait.training.stages.distill import _add_answers
 from plait.training.starting import find_tokenizer
-from plait.types import TaskSpec
 
 TEXTS = {
     "mood": ("text",),

@@ -14,10 +14,7 @@ import torch
 
 from plait import __version__
 from plait.analysis.audit.changes import (
-    SHIFT,
     find_praise,
-    find_typical,
-    measure_changes,
     measure_praise,
 )
 from plait.analysis.audit.meaning import probe_negation, probe_order, probe_places
@@ -26,6 +23,7 @@ from plait.analysis.audit.own import probe_own
 from plait.analysis.audit.people import probe_rows, probe_sentences
 from plait.errors import UsageError
 from plait.inference.intervals import LEVEL, Interval, draw_means, draw_share, take_middle
+from plait.tasks.kind import SHIFT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,8 +31,8 @@ if TYPE_CHECKING:
     from plait.analysis.audit.own import OwnProbes
     from plait.analysis.audit.trials import Probe, Should, Texts, Trial
     from plait.inference.predictor import Answerer
-    from plait.tasks.metrics import Floats
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
+    from plait.tasks.kind import Bools, Floats
 
 FILE = "audit.json"
 """Where a run keeps its card."""
@@ -145,7 +143,7 @@ def audit(
     _check_positive(positive, specs)
     results: list[Result] = []
     for name, spec in specs.items():
-        praise = find_praise(spec, positive if positive in _choices(spec) else None)
+        praise = find_praise(spec.kind, positive if positive in _choices(spec) else None)
         probes = list(_make_probes(name, spec, rows.get(name, ()), most, seed, own, english))
         results += _Measurer(answerer, name, praise, seed).measure(probes)
     if not results:
@@ -223,6 +221,11 @@ class _Measurer:
     def spec(self) -> TaskSpec:
         return self.answerer.tasks[self.task].spec
 
+    def _compare(self, before: Floats, after: Floats) -> tuple[Floats, Bools]:
+        """Return how far each answer moved, and whether its decision changed."""
+        kind = self.spec.kind
+        return kind.distance(before, after), kind.differs(before, after)
+
     def measure(self, probes: Sequence[Probe]) -> Iterator[Result]:
         """Answer every text once, however many probes it is in, and measure probe by probe."""
         wanted: dict[Texts, int] = {}
@@ -245,15 +248,15 @@ class _Measurer:
 
         before, after = answer(lambda t: t.before), answer(lambda t: t.after)
         if probe.should == "agree":
-            before = np.repeat(find_typical(self.spec, after), len(after), axis=0)
-        sizes, flipped = measure_changes(self.spec, before, after)
+            before = np.repeat(self.spec.kind.typical(after), len(after), axis=0)
+        sizes, flipped = self._compare(before, after)
         sources = [trial.source for trial in probe.trials]
         generator = _generator(self.seed, self.task, probe.name, "bootstrap")
         neutral = right_way = None
         if all(trial.neutral for trial in probe.trials):
             first = answer(lambda t: t.neutral[0] if t.neutral else t.before)
             second = answer(lambda t: t.neutral[1] if t.neutral else t.before)
-            plain, turned = measure_changes(self.spec, first, second)
+            plain, turned = self._compare(first, second)
             farther = take_middle(draw_means(sizes - plain, generator, groups=sources))
             neutral = {
                 "changed": float(turned.mean()),

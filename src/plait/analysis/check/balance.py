@@ -24,12 +24,9 @@ MOST_NAMED = 8
 
 def count_labels(rows: SplitRows) -> dict[str, int]:
     """Count the rows of each class, in the classes' order; nothing for a score."""
-    if rows.labels is None or rows.config.kind == "score":
+    counts = None if rows.labels is None else rows.config.kind.count(rows.labels)
+    if counts is None:
         return {}
-    if rows.labels.ndim == 2:
-        counts = rows.labels.sum(axis=0)
-    else:
-        counts = np.bincount(rows.labels.astype(int), minlength=len(rows.config.labels))
     return {name: int(n) for name, n in zip(rows.config.labels, counts, strict=True)}
 
 
@@ -45,7 +42,7 @@ def check_balance(rows: SplitRows) -> Iterator[Finding]:
             "add rows with another label",
         )
         return
-    if rows.config.kind == "score":
+    if not rows.config.labels:
         yield from _check_range(rows)
         return
     counts = count_labels(rows)

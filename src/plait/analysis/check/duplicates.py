@@ -121,8 +121,4 @@ def _groups(rows: SplitRows) -> Iterator[list[int]]:
 def _contradict(rows: SplitRows, group: list[int]) -> bool:
     if rows.labels is None:
         return False
-    labels = rows.labels[group]
-    if rows.config.kind == "score":
-        low, high = rows.config.range
-        return bool(np.ptp(labels) > APART * (high - low))
-    return bool((labels != labels[0]).any())
+    return rows.config.kind.contradict(rows.labels[group])

@@ -204,7 +204,7 @@ def check_mislabelled(
         )
         return
     asked = np.arange(0 if dev is None else len(dev))
-    judge = _judge_scores if train.config.kind == "score" else _judge_classes
+    judge = _judge_scores if train.config.kind.form == "number" else _judge_classes
     if judge is _judge_classes and len(lost := find_lost(train, kept, folds)):
         known = ~np.isin(train.labels[kept], lost)
         kept, folds = kept[known], folds[known]

@@ -146,7 +146,7 @@ def _check_split(
         found += check_unknown(rows, unknown)
     found += check_personal(rows)
     scores = None
-    if rows.config.kind == "score" and rows.labels is not None:
+    if rows.config.kind.form == "number" and rows.labels is not None:
         scores = (float(rows.labels.min()), float(rows.labels.mean()), float(rows.labels.max()))
     labels = count_labels(rows)
     summary = SplitSummary(rows.task, rows.split, len(rows), labels, scores, lengths, unknown)

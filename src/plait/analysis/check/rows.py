@@ -11,9 +11,9 @@ import numpy as np
 from plait.analysis.check.findings import Finding, Place, num_rows
 from plait.data import Columns, find_files, find_held_out, find_root, open_source
 from plait.data.fingerprints import fingerprint
-from plait.data.source import plain_text
 from plait.data.split import Split, name_groups
 from plait.errors import DataError, UsageError
+from plait.tasks.reading import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -92,11 +92,7 @@ class SplitRows:
     def name_label(self, row: int) -> str:
         """Write a row's label as a reader would."""
         assert self.labels is not None
-        value = self.labels[row]
-        names = self.config.labels
-        if np.ndim(value):
-            return "+".join(name for name, has in zip(names, value, strict=True) if has) or "none"
-        return f"{float(value):g}" if self.config.kind == "score" else names[int(value)]
+        return self.config.kind.write(self.labels[row : row + 1])[0]
 
 
 def read_splits(

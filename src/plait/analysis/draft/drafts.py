@@ -397,7 +397,7 @@ def _pool(task: TaskDraft, rows: Sequence[Row]) -> Pool:
     columns = zip(*(row.texts for row in rows), strict=True)
     prints = fingerprint([pa.array(list(column), pa.string()) for column in columns])
     values = [row.value for row in rows]
-    strata: list[Any] = bands(values) if task.config.kind == "score" else values
+    strata: list[Any] = bands(values) if task.config.kind.form == "number" else values
     return Pool(strata, prints, task.dev_fraction)
 
 

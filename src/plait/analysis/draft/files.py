@@ -25,8 +25,9 @@ import pyarrow.compute as pc
 from plait.analysis.draft.words import COLUMN_WORDS, find_decimal_comma, is_number, words_of
 from plait.data import Columns, open_source
 from plait.data.separated import find_separator, refuse_separator
-from plait.data.source import plain_text, written_label
+from plait.data.source import written_label
 from plait.errors import DataError, UsageError, counted
+from plait.tasks.reading import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

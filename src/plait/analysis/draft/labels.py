@@ -15,9 +15,9 @@ from plait.analysis.draft.words import (
     is_number,
     words_of,
 )
-from plait.data.source import LIST_MARK, plain_text
 from plait.errors import UsageError
-from plait.types import Kind
+from plait.tasks import Kind
+from plait.tasks.reading import LIST_MARK, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

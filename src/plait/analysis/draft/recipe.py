@@ -207,7 +207,7 @@ def find_facts(task: TaskDraft) -> Facts:
     """Say what is known of a task before anything is trained."""
     return Facts(
         task.name,
-        task.config.kind,
+        task.config.kind.form,
         max(task.num_rows.get("train", 0), 1),
         len(task.config.labels),
         is_pair=task.config.is_pair,

@@ -17,17 +17,17 @@ from plait.analysis.draft.roles import Guess, Roles, Wanted, find_roles
 from plait.config import TaskConfig
 from plait.config.checking import validate
 from plait.config.choose import IMBALANCED
-from plait.data.labels import LabelError, build_reader
 from plait.data.rows import FileReport, RowReader
-from plait.data.source import LIST_MARK, written_label
+from plait.data.source import written_label
 from plait.errors import DataError, UsageError
+from plait.tasks.reading import LIST_MARK, LabelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from plait.analysis.draft.files import LookedAt
     from plait.data import SplitName
-    from plait.data.labels import LabelReader
+    from plait.tasks.reading import LabelReader
 
 SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
 
@@ -121,7 +121,7 @@ class TaskDraft:
     @property
     def largest(self) -> float:
         """Part of the training rows that the most frequent class has, where a row has one."""
-        if self.config.kind == "labels":
+        if self.config.kind.form != "distribution":
             return 0.0
         return max(self.classes, default=0) / max(sum(self.classes), 1)
 
@@ -139,7 +139,7 @@ class TaskDraft:
             found = np.asarray([self._reader.read(self.spell(word)) for word in written])
         except LabelError:
             return None
-        if self.config.kind == "labels":  # 0 or 1 for each, be it out of one column or of several
+        if self.config.kind.width is not None:  # 0 or 1 for each label
             found = np.flatnonzero(found).astype(float)
         values: list[float] = found.tolist()
         return values
@@ -159,7 +159,7 @@ class TaskDraft:
 
     def make_reader(self) -> LabelReader:
         """Make what reads the labels, as training does."""
-        return build_reader(self.config, self.roles.label, self.config.label_map)
+        return self.config.build_reader(self.roles.label, self.config.label_map)
 
     @cached_property
     def _reader(self) -> LabelReader:
@@ -358,7 +358,7 @@ def _count_classes(draft: TaskDraft, first: LookedAt) -> None:
         raise DataError(f"no training row has {which} in column {shown}", path=first.given)
     if len(seen) == 1 and len(columns) == 1:
         known = draft.config.labels
-        if draft.config.kind != "classes" or len(known) == 1:
+        if draft.config.kind.name != "classes" or len(known) == 1:
             raise _constant(columns[0], first)
         only = known[int(min(seen))]
         raise DataError(
@@ -366,7 +366,7 @@ def _count_classes(draft: TaskDraft, first: LookedAt) -> None:
             f"column {columns[0]!r}; mend the others (--labels), or add rows that have them",
             path=first.given,
         )
-    if draft.config.kind != "score":
+    if draft.config.labels:
         draft.classes = [seen[float(i)] for i in range(len(draft.config.labels))]
 
 

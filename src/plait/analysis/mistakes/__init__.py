@@ -11,7 +11,6 @@ from plait.analysis.mistakes.finding import (
 )
 from plait.analysis.mistakes.neighbours import find_nearest
 from plait.analysis.mistakes.slices import SliceScore, cut_slices, score_slices
-from plait.analysis.mistakes.verdicts import Verdicts, judge
 from plait.analysis.mistakes.words import share_words, split_words
 
 __all__ = [
@@ -21,12 +20,10 @@ __all__ = [
     "Other",
     "Row",
     "SliceScore",
-    "Verdicts",
     "compare",
     "cut_slices",
     "find_mistakes",
     "find_nearest",
-    "judge",
     "list_mistakes",
     "score_slices",
     "share_words",

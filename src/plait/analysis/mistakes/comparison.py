@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plait.analysis.mistakes.verdicts import judge
 from plait.inference.intervals import DRAWS, Interval, draw_figures, mcnemar, take_middle
-from plait.tasks.metrics import score_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
-    from plait.tasks.metrics import Floats
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
+    from plait.tasks.kind import Floats
 
     Ints = NDArray[np.int64]
 
@@ -76,7 +74,7 @@ def compare(
 ) -> Comparison:
     """Compare a run's answers with another's to the same rows."""
     truth = np.asarray(labels)
-    ours, theirs = judge(spec, truth, answers), judge(spec, truth, against)
+    ours, theirs = spec.kind.judge(truth, answers), spec.kind.judge(truth, against)
     gain = theirs.severity - ours.severity
     if ours.right is not None:
         gain = np.where(ours.right != theirs.right, gain, 0.0)
@@ -84,13 +82,13 @@ def compare(
     fixed, broken = order[gain[order] > 0], order[gain[order] < 0]
 
     def measure(rows: Ints) -> dict[str, float]:
-        first = score_task(spec, truth[rows], answers[rows]).metrics
-        second = score_task(spec, truth[rows], against[rows]).metrics
+        first = spec.kind.score(truth[rows], answers[rows]).metrics
+        second = spec.kind.score(truth[rows], against[rows]).metrics
         return {name: first[name] - second[name] for name in first}
 
     drawn = draw_figures(measure, len(truth), generator, draws=draws, progress=progress)
-    first = score_task(spec, truth, answers).metrics
-    second = score_task(spec, truth, against).metrics
+    first = spec.kind.score(truth, answers).metrics
+    second = spec.kind.score(truth, against).metrics
     metrics = {n: Difference(first[n], second[n], take_middle(drawn[n])) for n in first}
     p = None if ours.right is None else mcnemar(len(fixed), len(broken))
     return Comparison(fixed, broken, p, metrics, theirs.answers)

@@ -10,10 +10,9 @@ import numpy as np
 from plait.analysis.mistakes.comparison import Comparison, compare
 from plait.analysis.mistakes.neighbours import MOST, Neighbour, find_nearest
 from plait.analysis.mistakes.slices import SliceScore, cut_slices, score_slices
-from plait.analysis.mistakes.verdicts import Verdicts, judge, write_labels
 from plait.analysis.mistakes.words import split_words
 from plait.inference.intervals import DRAWS
-from plait.tasks.metrics import score_task
+from plait.tasks import Verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from plait.data import Dataset, Place
     from plait.inference.predictor import Answerer, Progress, SingleModel
-    from plait.tasks.metrics import Floats
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
+    from plait.tasks.kind import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ def find_mistakes(
     """
     spec, labels = answerer.task(task).spec, _labels(dataset)
     answers = answerer.answer(task, dataset) if answers is None else answers
-    verdicts = judge(spec, labels, answers)
+    verdicts = spec.kind.judge(labels, answers)
     known = None if train is None else _read_words(train, _named(progress, "reading words"))
     slices = cut_slices(dataset.texts(), known=known, cut=_find_cut(dataset))
     worst = verdicts.order()[:top].tolist()
@@ -175,7 +174,7 @@ def find_mistakes(
         task,
         spec,
         verdicts,
-        score_task(spec, labels, answers).metrics,
+        spec.kind.score(labels, answers).metrics,
         describer.describe(worst, beside),
         score_slices(verdicts, slices, draw()),
         comparison,
@@ -242,7 +241,7 @@ def _describe_nearest(
 ) -> list[tuple[tuple[Neighbour, Row], ...]]:
     """Put training rows beside what is near them into words."""
     rows = sorted({neighbour.row for near in nearest for neighbour in near})
-    labels = write_labels(spec, _labels(train)[rows])
+    labels = spec.kind.write(_labels(train)[rows])
     texts, places = train.texts(rows), train.find_places(rows)
     found = {row: Row(texts[i], labels[i], train.ids[row], places[i]) for i, row in enumerate(rows)}
     return [tuple((neighbour, found[neighbour.row]) for neighbour in near) for near in nearest]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from plait.analysis.mistakes.verdicts import Verdicts
-    from plait.tasks.metrics import Floats
+    from plait.tasks import Verdicts
+    from plait.tasks.kind import Floats
 
     Mask = NDArray[np.bool_]
 
@@ -152,7 +152,7 @@ def score_slices(
     verdicts: Verdicts, slices: dict[str, Mask], generator: np.random.Generator
 ) -> list[SliceScore]:
     """Set every slice against the rest, those that are worse by most first."""
-    is_distance = verdicts.figure in LESS_IS_BETTER
+    is_distance = verdicts.metric in LESS_IS_BETTER
     sign = 1.0 if is_distance else -1.0
     # One in twenty intervals at 95% misses by chance; among many slices, one of them would.
     strict = 1 - (1 - LEVEL) / max(len(slices), 1)

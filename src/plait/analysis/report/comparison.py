@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plait.analysis.mistakes import judge
 from plait.config import list_settings
 from plait.inference.intervals import DRAWS, LEVEL, draw_figures, mcnemar, take_middle
-from plait.tasks.metrics import score_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from plait.config import RunConfig
     from plait.inference.fitting.answers import TaskAnswers
-    from plait.tasks.metrics import Floats, Ints
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
+    from plait.tasks.kind import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def paired_bootstrap(
 
     def subtract(rows: Ints) -> dict[str, float]:
         one, other = (
-            score_task(spec, labels[rows], a[rows]).metrics[metric] for a in (mine, theirs)
+            spec.kind.score(labels[rows], a[rows]).metrics[metric] for a in (mine, theirs)
         )
         return {metric: one - other}
 
@@ -80,8 +78,8 @@ def paired_bootstrap(
     generator = np.random.default_rng(0)
     drawn = draw_figures(subtract, count, generator, draws=draws, progress=progress)
     interval = take_middle(drawn[metric])
-    one, other = (judge(spec, labels, answers) for answers in (mine, theirs))
-    if one.figure == metric and one.right is not None and other.right is not None:
+    one, other = (spec.kind.judge(labels, answers) for answers in (mine, theirs))
+    if one.metric == metric and one.right is not None and other.right is not None:
         fixed, broken = int((one.right > other.right).sum()), int((one.right < other.right).sum())
         if mcnemar(fixed, broken) >= 1 - LEVEL:
             return Difference(whole, min(interval.low, 0.0), max(interval.high, 0.0))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from plait.analysis.report.comparison import Difference
     from plait.analysis.report.history import Points
     from plait.inference.calibration import Bin
-    from plait.tasks.metrics import Floats
+    from plait.tasks.kind import Floats
 
 WIDTH = 3.6
 """Inches of a panel; shown about 340 pixels wide, which a phone has."""

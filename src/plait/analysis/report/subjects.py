@@ -11,7 +11,8 @@ from plait.inference.baselines import best_in
 from plait.inference.ensemble import is_ensemble, read_outlines
 from plait.inference.fitting.answers import TaskAnswers, answer_dev
 from plait.inference.folders import RunFolder
-from plait.tasks.metrics import TaskScores, primary_metric
+from plait.tasks import TaskScores
+from plait.tasks.metrics import primary_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +49,7 @@ class Subject:
     def metric(self, task: str) -> str:
         """Return the name of the figure that stands for a task."""
         settings = self.config.tasks[task]
-        return primary_metric(settings, settings.metric)
+        return primary_metric(settings.kind, settings.metric)
 
     def figure(self, task: str) -> float | None:
         """Return the figure that stands for a task; None where it was not scored."""

@@ -12,7 +12,16 @@ from plait.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from plait.types import Prediction, TaskSpec
+    from plait.tasks import TaskSpec
+    from plait.types import Prediction
+
+
+_TYPES = {
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +43,8 @@ class AnswerColumns:
 
     def types(self) -> dict[str, Any]:
         """Return the columns by name, with their types."""
-        if not self.spec.labels:
-            return {self.name: pa.float64()}
-        found = {
-            self.name: pa.string() if self.spec.kind == "labels" else pa.int64(),
-            f"{self.name}_label": pa.string(),
-            f"{self.name}_confidence": pa.float64(),
-        }
-        if self.spec.kind == "labels":
-            found[f"{self.name}_label_probabilities"] = pa.string()
+        ends = self.spec.kind.columns()
+        found = {f"{self.name}{end}": _TYPES[column] for end, column in ends.items()}
         if self.probabilities:
             found |= {f"{self.name}_p_{label}": pa.float64() for label in self.spec.labels}
         if self.threshold is not None:
@@ -50,35 +52,19 @@ class AnswerColumns:
         return found
 
     def cells(self, answer: Prediction | None) -> list[Any]:
-        """Return what stands in the columns for one answer; nothing where there is none."""
+        """Return the cells of one answer; empty ones where there is none."""
         if answer is None:
             return [None] * len(self.types())
-        if answer.confidence is None:
-            return [answer.value]
-        cells: list[Any] = [answer.value, answer.label, answer.confidence]
-        if isinstance(answer.value, tuple):
-            each = (f"{p:.4f}" for p in answer.word_probabilities)
-            value, label, chances = (
-                self.separator.join(map(str, several))
-                for several in (answer.value, answer.words, each)
-            )
-            cells = [value, label, answer.confidence, chances]
+        cells = self.spec.kind.cells(answer, self.separator)
         cells += answer.probabilities if self.probabilities else ()
         return cells if self.threshold is None else [*cells, self.is_unsure(answer)]
 
     def table(self, answer: Prediction | None) -> dict[str, Any] | None:
-        """Return the same as one table, for formats that have such."""
+        """Return the same as a table, for formats that nest."""
         if answer is None:
             return None
-        if answer.confidence is None:
-            return {"value": answer.value}
-        several = isinstance(answer.value, tuple)
-        label = answer.words if several else answer.label
-        table: dict[str, Any] = {"value": answer.value, "label": label}
-        table["confidence"] = round(answer.confidence, 6)
-        if several:
-            table["label_probabilities"] = [round(p, 6) for p in answer.word_probabilities]
-        if self.probabilities:
+        table = self.spec.kind.to_json(answer)
+        if self.probabilities and answer.probabilities:
             chances = (round(p, 6) for p in answer.probabilities)
             table["probabilities"] = dict(zip(self.spec.labels, chances, strict=True))
         if self.threshold is not None:

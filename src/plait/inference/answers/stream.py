@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from plait.data import Records
     from plait.inference.answers.formats import Answers
     from plait.inference.predictor import Answerer
+    from plait.tasks import Kind
 
     Progress = Callable[[str, int, int], None]
     """Called with what is under way, how much of it is done and how much there is."""
@@ -103,12 +104,12 @@ def choose_columns(
     return found
 
 
-def refuse_abstaining(task: str, kind: str) -> None:
+def refuse_abstaining(task: str, kind: Kind) -> None:
     """Refuse to hold back answers of a kind that is not held back by how sure they are."""
-    if kind not in ("classes", "binary"):
+    if not kind.can_abstain:
         raise UsageError(
-            f"task {task!r} is of kind {kind!r}, and only answers of classes, or of yes and no, "
-            "are held back by how sure they are; leave it out by naming the others with --task"
+            f"task {task!r} is of kind {kind.name!r}, and only answers of classes, or of yes and "
+            "no, are held back by how sure they are; leave it out by naming the others with --task"
         )
 
 

@@ -1,12 +1,11 @@
 """Simple baselines of each task: measured with scikit-learn, compared with a trained model."""
 
 from plait.inference.baselines.comparing import best_in, best_of, explain_shortfall, list_shortfalls
-from plait.inference.baselines.measuring import COSINE, FROZEN, MAJORITY, TFIDF, measure
+from plait.inference.baselines.measuring import COSINE, FROZEN, TFIDF, measure
 
 __all__ = [
     "COSINE",
     "FROZEN",
-    "MAJORITY",
     "TFIDF",
     "best_in",
     "best_of",

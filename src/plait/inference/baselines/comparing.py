@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from plait.errors import counted
-from plait.inference.baselines.measuring import COSINE, FROZEN, MAJORITY, MOST_DEV, TFIDF
+from plait.inference.baselines.measuring import COSINE, FROZEN, MOST_DEV, TFIDF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plait.config import TaskConfig
-    from plait.types import Kind
+    from plait.tasks import Kind
 
     Best = tuple[str, float]
     """Name and figure of a task's best baseline."""
@@ -32,7 +32,7 @@ def best_in(result: Mapping[str, Any], task: str, kind: Kind) -> Best | None:
     Runs of earlier versions have the majority class (or the mean score) alone.
     """
     majority = result.get("baseline", {}).get("primary", {}).get(task)
-    return best_of({MAJORITY[kind]: majority} | result.get("baselines", {}).get(task, {}))
+    return best_of({kind.baseline_name: majority} | result.get("baselines", {}).get(task, {}))
 
 
 def explain_shortfall(
@@ -54,7 +54,7 @@ def explain_shortfall(
     if best is None or (value is not None and (value > best[1] or value >= 1)):
         return None
     name, least = best
-    is_sample = num_rows > MOST_DEV and name != MAJORITY[config.kind]
+    is_sample = num_rows > MOST_DEV and name != config.kind.baseline_name
     sample = f" on a sample of {MOST_DEV:,}" if is_sample else ""
     return (
         f"{task}: the model ({show(value)}) does not beat {name} ({show(least)}{sample}) on "

@@ -29,16 +29,15 @@ from plait.data import ONE_TEXT, Dataset, Ragged, cache_root
 from plait.inference.scoring import choose_room
 from plait.model.encoder import pool
 from plait.model.inference import pack
-from plait.tasks.metrics import baseline_predictions, score_task
-from plait.tasks.regression import STRENGTH, answers_of, fit_task
+from plait.tasks.regression import STRENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from plait.model.interface import Encoder
+    from plait.tasks import TaskSpec
     from plait.training.build import Parts
-    from plait.types import Kind, TaskSpec
 
     Progress = Callable[[str, int, int], None]
     """Called with a task's name, the texts encoded so far and the texts in all."""
@@ -61,13 +60,6 @@ MOST_TERMS = 20_000
 BATCH = 64
 """Texts that the encoder encodes at once, at least."""
 
-MAJORITY: dict[Kind, str] = {
-    "classes": "majority class",
-    "binary": "majority class",
-    "labels": "usual labels",
-    "score": "mean score",
-}
-"""Name of the baseline that ignores the text, by the task's kind."""
 FROZEN = "frozen vectors + regression"
 TFIDF = "TF-IDF + regression"
 COSINE = "untrained cosine"
@@ -144,12 +136,12 @@ class _Case:
     @property
     def names(self) -> list[str]:
         """The task's baselines."""
-        has_cosine = self.spec.is_pair and self.spec.kind == "score"
-        return [MAJORITY[self.spec.kind], FROZEN, *([COSINE] if has_cosine else []), TFIDF]
+        has_cosine = self.spec.is_pair and self.spec.kind.form == "number"
+        return [self.spec.kind.baseline_name, FROZEN, *([COSINE] if has_cosine else []), TFIDF]
 
     def score_majority(self) -> float:
-        answers = baseline_predictions(self.spec, _labels(self.train), len(self.dev))
-        return score_task(self.spec, _labels(self.dev), answers).metrics[self.metric]
+        answers = self.spec.kind.baseline(_labels(self.train), len(self.dev))
+        return self.spec.kind.score(_labels(self.dev), answers).metrics[self.metric]
 
     def score_vectors(
         self, parts: Parts, encoder: Encoder, tell: Callable[[int, int], None] | None
@@ -196,15 +188,15 @@ class _Case:
         """Fit a regression to features, dense or sparse, and return its figure on dev."""
         labels = _labels(self.train)[self.train_rows]
         if len(np.unique(labels, axis=0)) < 2:
-            return self._score(baseline_predictions(self.spec, labels, len(self.dev_rows)))
+            return self._score(self.spec.kind.baseline(labels, len(self.dev_rows)))
         with warnings.catch_warnings():  # a regression that has not quite converged is good enough
             warnings.simplefilter("ignore")
-            outputs = fit_task(self.spec, train, labels, strength)(dev)
-        return self._score(answers_of(self.spec, outputs))
+            outputs = self.spec.kind.fit(train, labels, strength)(dev)
+        return self._score(self.spec.kind.linear_answers(outputs))
 
     def _score(self, answers: Floats) -> float:
         labels = _labels(self.dev)[self.dev_rows]
-        return score_task(self.spec, labels, answers).metrics[self.metric]
+        return self.spec.kind.score(labels, answers).metrics[self.metric]
 
     def _choose_strength(self, features: Floats) -> float:
         """Return the strength that scores best on a fifth of the training rows, fitted to the rest;
@@ -300,7 +292,7 @@ def _find_cache_file(parts: Parts, name: str, train: Dataset, dev: Dataset) -> P
         "encoder": [encoder, settings.architecture, settings.pooling, settings.max_length],
         "precision": str(parts.autocast),
         "metric": parts.tasks[name].metric,
-        "spec": [spec.kind, spec.labels, spec.range, spec.threshold],
+        "spec": [spec.kind.name, spec.labels, spec.range, spec.threshold],
         "seed": parts.config.seed,
     }
     text = json.dumps(described, sort_keys=True)

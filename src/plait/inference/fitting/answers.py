@@ -18,7 +18,7 @@ from plait.errors import DiskFullError, NoRowsError, UsageError
 from plait.inference.build import choose_device
 from plait.inference.ensemble import Ensemble, load, load_to_calibrate
 from plait.inference.folders import hash_plugins
-from plait.tasks.metrics import TaskScores, score_task
+from plait.tasks import TaskScores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from plait.data.fingerprints import Hashes
     from plait.inference.calibration import Scaling
     from plait.inference.predictor import Answerer, Progress
-    from plait.tasks.metrics import Floats
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
+    from plait.tasks.kind import Floats
 
 FOLDER = "answers"
 
@@ -66,7 +66,7 @@ class TaskAnswers:
 
     def score(self) -> TaskScores:
         """Return every figure of the answers."""
-        return score_task(self.spec, self.labels, self.answers)
+        return self.spec.kind.score(self.labels, self.answers)
 
     def has_rows_of(self, other: TaskAnswers) -> bool:
         """Say whether both answer the same rows with the same labels, in the same order."""

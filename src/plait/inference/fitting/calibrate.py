@@ -11,7 +11,6 @@ from plait.errors import RunError, UsageError, counted
 from plait.inference.calibration import (
     FEWEST,
     FILE,
-    KINDS,
     Fit,
     dump_calibration,
     fit,
@@ -22,6 +21,7 @@ from plait.inference.cards import card_renewed
 from plait.inference.ensemble import is_ensemble, read_outlines
 from plait.inference.fitting.answers import PooledAnswers, answer_dev, answer_left_out
 from plait.inference.folders import RunFolder
+from plait.tasks import TASK_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ def calibrate(
         )
         told = _told_of(whose, note)
         for name, task in model.config.tasks.items():
-            if task.kind in KINDS and name not in answers:
+            if task.kind.can_scale and name not in answers:
                 told(f"{name} is left as it is: no row of it was left out")
         fits = _keep(model, answers, "left-out", told, offsets=offsets, lenient=lenient)
         found |= {f"{whose}{task}": fit for task, fit in fits.items()}
@@ -102,7 +102,7 @@ def borrow(
     members, theirs = read_outlines(other)
     shared = [name for name, meaning in mine.items() if theirs.get(name) == meaning]
     for name in mine:
-        if mine[name]["kind"] in KINDS and name not in shared:
+        if TASK_KINDS[mine[name]["kind"]].can_scale and name not in shared:
             why = "has another meaning in" if name in theirs else "is no task of"
             note(f"{name} is left as it is: it {why} {other}")
     if changed := _compare(RunFolder(places[0]), RunFolder(members[0])):
@@ -119,7 +119,7 @@ def borrow(
         for name in found.keys() & answers.keys():
             found[name].append(answers[name])
     for name, parts in found.items():
-        if mine[name]["kind"] in KINDS and not parts:
+        if TASK_KINDS[mine[name]["kind"]].can_scale and not parts:
             note(f"{name} is left as it is: no row of it was left out by {other}")
     pooled = {name: PooledAnswers.of(parts) for name, parts in found.items() if parts}
     fits, reason = _fit(other, pooled, "left-out", note, offsets=offsets)
@@ -185,9 +185,9 @@ def _choose(
 
     `note` hears why others cannot be.
     """
-    told = {name: task for name, task in answers.items() if task.spec.kind in KINDS}
+    told = {name: task for name, task in answers.items() if task.spec.kind.can_scale}
     for name, task in answers.items():
-        if task.spec.kind == "labels":
+        if task.spec.kind.form == "independent":
             note(f"{name} is left as it is: a temperature is for one answer a row, not for several")
     if not told:
         return {}, (

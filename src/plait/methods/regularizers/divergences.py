@@ -49,7 +49,7 @@ def mean_distances(
 
 def _proper(loss: Loss, clean: Tensor, moved: Tensor) -> Tensor:
     """The paper's l_s: by what the task is."""
-    measure = squared if loss.spec.kind == "score" else symmetric_kl
+    measure = squared if loss.spec.kind.form == "number" else symmetric_kl
     return measure(loss, clean, moved)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plait.inference.scoring import Task
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
 
 
 class VectorHead(Head):
@@ -61,13 +61,13 @@ class ContrastiveLoss:
 
     def _compare(self, labels: Tensor) -> Tensor:
         """Return how alike the labels of each two rows are, [rows, rows] from 0 to 1."""
-        if self.spec.kind == "labels":
+        if self.spec.kind.form == "independent":
             labels = labels.float()
             shared = labels @ labels.T
             counts = labels.sum(1)
             whole = counts[:, None] + counts[None, :] - shared
             return torch.where(whole > 0, shared / whole.clamp(min=1.0), 1.0)
-        if self.spec.kind == "score":
+        if self.spec.kind.form == "number":
             low, high = self.spec.range
             unit = (labels.float() - low) / (high - low)
             return (1 - (unit[:, None] - unit[None, :]).abs()).clamp(min=0.0) ** 8
@@ -178,7 +178,7 @@ def _names_of(spec: TaskSpec) -> list[str] | None:
 def _labels_of_names(spec: TaskSpec, labels: Tensor) -> Tensor:
     """Return the labels of the names as rows, in the form of the task's other labels."""
     count = len(spec.labels)
-    own = torch.eye(count) if spec.kind == "labels" else torch.arange(count)
+    own = torch.arange(count) if spec.kind.width is None else torch.eye(count)
     return own.to(labels.dtype)
 
 
@@ -186,14 +186,7 @@ class Partners:
     """Draws for each row another row with a similar label, or the row itself if there is none."""
 
     def __init__(self, spec: TaskSpec, labels: npt.NDArray[np.generic]):
-        if spec.kind == "labels":
-            _, groups = np.unique(labels, axis=0, return_inverse=True)
-        elif spec.kind == "score":  # tenths of the rows, by rank: near scores are together
-            ranks = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
-            groups = ranks * 10 // max(len(labels), 1)
-        else:
-            groups = labels.astype(np.int64)
-        groups = groups.ravel()
+        groups = spec.kind.groups(labels)
         self.order = np.argsort(groups, kind="stable")
         """Rows by group."""
         self.places = np.empty(len(groups), np.int64)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from plait.data import Dataset
-    from plait.types import TaskSpec
+    from plait.tasks import TaskSpec
 
 FLOOR = torch.finfo(torch.float32).eps
 """A teacher's probability below this counts as this: its logarithm stays finite, and a yes that
@@ -101,7 +101,7 @@ def _add_answers(
         shape = (len(unlabelled), *data.labels.shape[1:])
         own = torch.zeros(shape, dtype=data.labels.dtype)
         if answers is not None:
-            own = _decide(answers[len(data) :], spec).to(own)
+            own = torch.from_numpy(spec.kind.decide(answers[len(data) :].numpy())).to(own)
         data = data.join(replace(unlabelled, labels=own))
     if answers is None:
         return data
@@ -109,15 +109,6 @@ def _add_answers(
     beside = answers.reshape(len(data), -1)
     known = data.labels.reshape(len(data), -1)
     return replace(data, labels=torch.cat([known.to(beside), beside], dim=1))
-
-
-def _decide(answers: Tensor, spec: TaskSpec) -> Tensor:
-    """Return the labels that a teacher's answers come to."""
-    if spec.kind == "score":
-        return answers
-    if spec.kind == "labels":
-        return answers >= spec.threshold
-    return answers.argmax(dim=1)
 
 
 class Distilled(Loss):
@@ -128,7 +119,7 @@ class Distilled(Loss):
     What outputs mean is as under the task's own loss.
     """
 
-    kinds = ("classes", "binary", "labels", "score")
+    forms = ("distribution", "independent", "number")
 
     def __init__(self, own: Loss, temperature: float, weight: float):
         super().__init__(own.spec)
@@ -141,20 +132,17 @@ class Distilled(Loss):
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the two, weighted."""
-        if self.spec.kind == "labels":
-            known, answers = labels.chunk(2, dim=1)
-        else:
-            known, answers = labels[:, 0], labels[:, 1:]
-        hard = self.own(outputs, known)
-        if self.spec.kind == "score":
-            soft = self.own(outputs, answers[:, 0])
-        else:
-            soft = self._distance(outputs, answers)
+        width = self.spec.kind.width
+        known = labels[:, 0] if width is None else labels[:, :width]
+        answers = labels[:, width or 1 :]
+        hard, soft = self.own(outputs, known), self._distance(outputs, answers)
         return (1 - self.weight) * hard + self.weight * soft
 
     def _distance(self, outputs: Tensor, answers: Tensor) -> Tensor:
-        """Return T^2 KL(teacher_T || student_T), the mean over the examples, and over labels."""
-        if self.spec.kind == "labels":  # a no and a yes each
+        """Return the loss of a number, else T^2 KL(teacher_T || student_T), the batch's mean."""
+        if self.spec.kind.form == "number":
+            return self.own(outputs, answers[:, 0])
+        if self.spec.kind.form == "independent":  # a no and a yes each
             answers = torch.stack([1 - answers, answers], dim=-1)
         # Logits and the logarithms of their softmax differ by a constant, which the next
         # softmax takes out again.

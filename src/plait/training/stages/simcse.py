@@ -170,7 +170,7 @@ class SimCSEPairs(_SimCSE):
     def estimate(self, task: Task, rows: int) -> int:
         """Count every row of a task of pairs, as if all were alike."""
         spec = task.spec
-        takes = spec.kind == "binary" or (spec.kind == "score" and self.threshold is not None)
+        takes = spec.kind.same_meaning(np.zeros(0), self.threshold) is not None
         return rows if self.from_tasks and spec.is_pair and takes else 0
 
     def _find_rows(
@@ -200,14 +200,10 @@ class SimCSEPairs(_SimCSE):
     def _positives(self, task: Task, data: Dataset) -> npt.NDArray[np.int64] | None:
         """Return the rows that are pairs of like meaning; None where a task says nothing of it."""
         spec = task.spec
-        if not spec.is_pair or spec.kind in ("classes", "labels") or data.labels is None:
+        if not spec.is_pair or data.labels is None:
             return None
-        if spec.kind == "binary":
-            return np.flatnonzero(data.labels.numpy() == 1)
-        if self.threshold is None:
-            return None
-        low, high = spec.range
-        return np.flatnonzero(data.labels.numpy() >= low + (high - low) * self.threshold)
+        same = spec.kind.same_meaning(data.labels.numpy(), self.threshold)
+        return None if same is None else np.flatnonzero(same)
 
 
 def _usable(data: Dataset) -> npt.NDArray[np.bool_]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plait.analysis.mistakes import judge
 from plait.analysis.report import plots
 from plait.analysis.report.markup import (
     Entry,
@@ -33,10 +32,10 @@ from plait.tasks.metrics import name_classes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from plait.analysis.mistakes import Verdicts
     from plait.analysis.report.subjects import Subject
     from plait.inference.fitting.answers import TaskAnswers
-    from plait.tasks.metrics import TaskScores
+    from plait.tasks import TaskScores, Verdicts
+    from plait.tasks.kind import Form
 
 MOST_SHOWN = 3
 """Misses whose texts are shown."""
@@ -79,7 +78,7 @@ def _write_task(material: Material, task: str) -> Html | None:
     tables: list[Html] = []
     for subject in owners:
         # A kind that is not listed still has its figures.
-        draw = DRAWN.get(subject.scores[task].kind)
+        draw = DRAWN[subject.answers[task].spec.kind.form]
         shown, behind = draw(material, subject, task) if draw is not None else ([], [])
         pictures += shown
         behind.append(_figures(subject, task))
@@ -123,7 +122,7 @@ def _figures(subject: Subject, task: str) -> Html:
     rows = [[name.replace("_", " "), number(value)] for name, value in scores.metrics.items()]
     parts = [table(["figure", "value"], rows, f"Figures of {task}")]
     if scores.per_class:
-        what, title = ("label", "Labels") if scores.kind == "labels" else ("class", "Classes")
+        what, title = ("label", "Labels") if scores.confusion is None else ("class", "Classes")
         head = [what, "precision", "recall", "F1", "rows"]
         names, _ = name_classes([str(entry["label"]) for entry in scores.per_class])
         rows = [
@@ -264,7 +263,7 @@ def _draw_scores(material: Material, subject: Subject, task: str) -> tuple[list[
     answers = subject.answers[task]
     true, given, span = answers.labels, answers.answers, answers.spec.range
     draw = partial(_draw, material, subject, task)
-    worst = judge(answers.spec, true, given).order()
+    worst = answers.spec.kind.judge(true, given).order()
     pearson = number(subject.scores[task].metrics["pearson"])
     marks = "a point" if len(true) <= plots.MOST_POINTS else "counted in a cell, darker for more"
     pictures = [
@@ -346,7 +345,7 @@ def _draw(
 
 def _misses(task: TaskAnswers) -> Html:
     """Show the texts of the rows that were missed most."""
-    verdicts = judge(task.spec, task.labels, task.answers)
+    verdicts = task.spec.kind.judge(task.labels, task.answers)
     misses = [int(row) for row in verdicts.order()[:MOST_SHOWN]]
     if not misses:
         return Html()
@@ -374,11 +373,10 @@ def _spell(verdicts: Verdicts, row: int) -> str:
 
 # --- kinds -------------------------------------------------------------------------------
 
-DRAWN: dict[str, Callable[[Material, Subject, str], tuple[list[Shown], list[Html]]]] = {
-    "classes": _draw_classes,
-    "binary": _draw_classes,
-    "labels": _draw_labels,
-    "score": _draw_scores,
+DRAWN: dict[Form, Callable[[Material, Subject, str], tuple[list[Shown], list[Html]]]] = {
+    "distribution": _draw_classes,
+    "independent": _draw_labels,
+    "number": _draw_scores,
 }
 """What a kind of task has besides its figures: pictures, and tables behind them. A kind without
 an entry is shown by its figures alone."""

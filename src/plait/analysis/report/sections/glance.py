@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from plait.analysis.report.markup import Html, number, section, table, tag
 from plait.inference.baselines import explain_shortfall
+from plait.tasks import TASK_KINDS
 from plait.tasks.metrics import summarise
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def write(material: Material) -> Html:
         row += [number(before[task])] if has_before else []
         row += ["none" if scores is None else f"{scores.num_examples:,}"]
         kind = owner.config.tasks[task].kind
-        rows.append([*row, owner.metric(task).replace("_", " "), kind, best])
+        rows.append([*row, owner.metric(task).replace("_", " "), kind.name, best])
     rows += _summaries(material, len(head) - len(names) - 1)
     return section(
         "glance",
@@ -84,7 +85,7 @@ def _summaries(material: Material, num_empty: int) -> list[list[str]]:
                 task: math.nan if figure is None else figure
                 for task, figure in ((t, subject.figure(t)) for t in subject.scores)
             }
-            kinds = {task: scores.kind for task, scores in subject.scores.items()}
+            kinds = {task: TASK_KINDS[scores.kind] for task, scores in subject.scores.items()}
             row.append(number(summarise(primary, kinds)[name]))
         rows.append([*row, *[""] * num_empty])
     return rows

@@ -20,7 +20,6 @@ from plait.analysis.report.markup import (
 )
 from plait.analysis.report.sections.material import Material
 from plait.inference.calibration import (
-    KINDS,
     cross_fit,
     fit_scaling,
     fit_temperature,
@@ -49,7 +48,7 @@ def write(material: Material) -> Html | None:
         (task, subject, subject.answers[task])
         for task in material.tasks
         for subject in material.subjects
-        if task in subject.answers and subject.answers[task].spec.kind in KINDS
+        if task in subject.answers and subject.answers[task].spec.kind.can_scale
     ]
     if not told:
         return None
