@@ -8,7 +8,6 @@ version does it", or pin.toml, in the same commit, and keeps the names of the fa
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ import random
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -29,6 +29,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
+import pyarrow as pa
+import tomli_w
+from pyarrow import csv, parquet
+from safetensors.numpy import load_file, save_file
+
+import plait
 
 Facts = dict[str, str]
 Table = dict[str, Any]
@@ -38,18 +44,23 @@ TABLES: Table = tomllib.loads(Path(__file__).with_name("pin.toml").read_text(enc
 # --- How this version does it -------------------------------------------------------------
 
 
-def find_families() -> dict[str, Any]:
-    """Return every registry by the name of its family."""
+def find_parts() -> dict[str, list[str]]:
+    """Return the names of plait's own parts, by family."""
     import plait.training.run  # noqa: F401 - imports all of them
     from plait.registry import FAMILIES
 
-    return FAMILIES
+    def is_own(part: type) -> bool:
+        return part.__module__.startswith("plait.")
+
+    return {family: [n for n in parts if is_own(parts[n])] for family, parts in FAMILIES.items()}
 
 
 def find_tables(family: str, name: str) -> list[Table]:
     """Return the tables of settings that pin a part: defaults, other choices, those of pin.toml."""
+    from plait.registry import FAMILIES
+
     given: list[Table] = TABLES["parts"].get(f"{family}/{name}", [])
-    settings = find_families()[family].settings(name)
+    settings = FAMILIES[family].settings(name)
     needed = [s.name for s in settings if s.default is Parameter.empty]
     least = {key: given[0][key] for key in needed}
     tables = [] if needed else [least]
@@ -70,10 +81,10 @@ def read_rows(recipe: Path, split: Any) -> Facts:
     config, facts = read_recipe(recipe), {}
     for task, data in load_data(config, find_tokenizer(config), split).items():
         tokens = [(column.ids, column.offsets, column.lengths) for column in data.tokens]
-        parts = {"tokens": tokens, "labels": data.labels, "ids": list(data.ids)}
-        parts |= {"fingerprints": np.array(data.fingerprints), "count": len(data)}
-        parts |= {"held out": data.held_out()} if split == "train" else {}
-        facts[f"{split} {task}"] = show({name: digest(value) for name, value in parts.items()})
+        parts: Table = {"tokens": tokens, "labels": data.labels, "ids": list(data.ids)}
+        parts |= {"fingerprints": np.array(data.fingerprints), "held out": data.held_out()}
+        digests = {name: digest(value) for name, value in parts.items()}
+        facts[f"{split} {task}"] = show({"rows": len(data)} | digests)
     return facts
 
 
@@ -109,7 +120,6 @@ def batches_recorded() -> Iterator[list[str]]:
 
 def train_broken(recipe: Path, out: Path, updates: list[int]) -> None:
     """Train with a crash right after each of some updates, and resume after each."""
-    import plait
     from plait.training.listeners import Listener
 
     class Crash(BaseException):
@@ -155,6 +165,9 @@ def call(command: str) -> str:
     words = shlex.split(command)
     if words[0] == "copy":
         return str(shutil.copytree(words[1], words[2]))
+    if words[0] == "torchrun":
+        words = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout
     with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as complaint:
         try:
             main(words)
@@ -172,8 +185,8 @@ NOT_PINNED = {"listener/tensorboard"}
 
 # --- Facts as text ------------------------------------------------------------------------
 
-PASSING = {"seconds", "published", "plait", "versions", "sha256"}
-"""Keys whose values differ from one run to another, or are about to leave."""
+PASSING = {"seconds", "published", "plait", "about", "advice", "detail", "hint", "note"}
+"""Keys that are not compared: times, versions, prose, and what is about to leave."""
 
 
 def show(value: Any) -> str:
@@ -210,19 +223,17 @@ def digest(value: Any) -> str:
 
 def read_file(path: Path) -> str:
     """Return the contents of a file, or a digest of them."""
-    import pyarrow.parquet as pq
-    from safetensors.numpy import load_file
-
     if path.suffix == ".parquet":
-        table = pq.read_table(path)
+        table = parquet.read_table(path)
         return f"{table.schema.remove_metadata()}\n{digest(table.to_pylist())}"
     if path.suffix in (".npy", ".safetensors", ".onnx", ".data"):
-        read = {".npy": np.load, ".safetensors": load_file}.get(path.suffix, Path.read_bytes)
-        return digest(read(path))
+        arrays: dict[str, Any] = {".npy": np.load, ".safetensors": load_file}
+        return digest(arrays.get(path.suffix, Path.read_bytes)(path))
     text = path.read_text(encoding="utf-8")
     if path.name == "metrics.jsonl":
         return show([json.loads(line) for line in text.splitlines()])
-    return show(json.loads(text)) if path.suffix == ".json" else text
+    readers = {".json": json.loads, ".toml": tomllib.loads}
+    return show(readers[path.suffix](text)) if path.suffix in readers else text
 
 
 def read_folder(folder: Path, *names: str) -> Facts:
@@ -249,19 +260,14 @@ FILLERS = ["very", "rather", "quite", "so", "really", "he", "she", "his", "her",
 
 def write_rows(path: Path, rows: list[Table]) -> None:
     """Write a file in the format of its ending."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    table = pa.Table.from_pylist(rows)
     if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        parquet.write_table(table, path)
     elif path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     else:
-        sign = "\t" if path.suffix == ".tsv" else ","
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), delimiter=sign)
-            writer.writeheader()
-            writer.writerows(rows)
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        csv.write_csv(table, path, csv.WriteOptions(delimiter=delimiter))
 
 
 def make_rows(task: str, count: int, seed: str) -> list[Table]:
@@ -276,7 +282,7 @@ def make_rows(task: str, count: int, seed: str) -> list[Table]:
         return draw.choice(list(MOODS)), draw.choice(THINGS)
 
     said = [
-        [say(pool, *meaning, 1) for _ in range(3)] for meaning in [mean(pool) for _ in range(9)]
+        [say(pool, *meaning, 1) for _ in range(6)] for meaning in [mean(pool) for _ in range(9)]
     ]
     rows: list[Table] = []
     for i in range(count):
@@ -291,7 +297,7 @@ def make_rows(task: str, count: int, seed: str) -> list[Table]:
             found = [t for t, words in TOPICS.items() if {one[1], two[1]} & set(words.split())]
             row |= {"topics": ";".join(found)} | {t: int(t in found) for t in TOPICS}
         elif task == "same":
-            a = draw.randrange(9)
+            a = draw.randrange(9 if seed == "train" else 5)
             b = a if one == two else draw.randrange(9)
             row |= {"a": draw.choice(said[a]), "b": draw.choice(said[b]), "label": int(a == b)}
             row["author"] = f"w{draw.randrange(6)}"
@@ -306,14 +312,11 @@ def make_rows(task: str, count: int, seed: str) -> list[Table]:
 def write_data(folder: Path) -> None:
     """Write the files of all tasks, and those that pin.toml reads besides."""
     folder.mkdir()
-    for task, ending in (
-        ("mood", "csv"),
-        ("same", "tsv"),
-        ("topics", "jsonl"),
-        ("near", "parquet"),
-    ):
-        for split, count in (("train", 46), ("dev", 20), ("test", 9), ("more", 17)):
-            write_rows(folder / f"{task}-{split}.{ending}", make_rows(task, count, split))
+    files = {"mood-train.csv": 46, "same-train.tsv": 62, "topics-train.jsonl": 40}
+    for name, count in (files | {"near-train.parquet": 30}).items():
+        task, _, ending = name.partition("-train")
+        for split, size in (("train", count), ("dev", 20), ("test", 9), ("more", 17)):
+            write_rows(folder / f"{task}-{split}{ending}", make_rows(task, size, split))
     stars = [*make_rows("mood", 5, "dev"), *make_rows("mood", 6, "stars")]
     stars = [row | {"label": list(MOODS).index(row["label"]) + 1} for row in stars]
     bad = make_rows("mood", 12, "bad")
@@ -328,8 +331,6 @@ def write_data(folder: Path) -> None:
 
 def write_encoder(folder: Path) -> None:
     """Write a BERT of 2 layers, 16 wide, with random weights, in the Hub's layout."""
-    from safetensors.numpy import save_file
-
     folder.mkdir()
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["the", "was", ".", "!", *" ".join(MOODS.values()).split(), *THINGS, *FILLERS]
@@ -363,8 +364,6 @@ def write_encoder(folder: Path) -> None:
 
 def write_recipe(name: str, changes: Table) -> Path:
     """Write the recipe of pin.toml with some settings changed."""
-    import tomli_w
-
     recipe = json.loads(json.dumps(TABLES["recipe"]))
     for key, value in changes.items():
         *folders, last = key.split(".")
@@ -380,7 +379,7 @@ def write_recipe(name: str, changes: Table) -> Path:
 def vary_parts() -> dict[str, Table]:
     """Return the changes of the recipe that pin every registered part, by name."""
     cases = {}
-    for family, parts in find_families().items():
+    for family, parts in find_parts().items():
         for name in parts:
             part = f"{family}/{name}"
             if part in NOT_PINNED:
@@ -397,8 +396,6 @@ def vary_parts() -> dict[str, Table]:
 @cache
 def need(name: str) -> Path:
     """Return the folder of a model of pin.toml; make it the first time."""
-    import plait
-
     how, folder = TABLES["runs"][name], Path("runs") / name
     if isinstance(how, dict):
         need_all(how)
@@ -435,8 +432,6 @@ def pin_rows(name: str) -> Facts:
 
 
 def pin_run(name: str, changes: Table) -> Facts:
-    import plait
-
     need_all(changes)
     folder = Path("pinned") / name.replace("/", "-")
     with batches_recorded() as batches:
@@ -467,8 +462,6 @@ def pin_draws() -> Facts:
 
 def pin_answers(name: str, precision: str) -> Facts:
     """Return the answers to texts, to the last bit."""
-    import plait
-
     texts = ["The room was rather lovely !", "the soup was cold", "he was so kind", "Zebra?"]
     questions: dict[str, Any] = {"mood": texts, "topics": texts}
     questions |= {task: list(zip(texts, texts[::-1], strict=True)) for task in ("same", "near")}
@@ -480,8 +473,6 @@ def pin_answers(name: str, precision: str) -> Facts:
 
 
 def pin_thresholds() -> Facts:
-    import plait
-
     model, wanted = plait.load(need("base")), {"mood": (0.3, 0.5), "same": (0.2, 0.3)}
     cases = [(task, accuracy) for task, several in wanted.items() for accuracy in several]
     return {f"{task} {part}": repr(model.choose_threshold(task, part)) for task, part in cases}
@@ -515,8 +506,6 @@ def list_cases() -> dict[str, Callable[[], Facts]]:
 
 def probe(pattern: str) -> Facts:
     """Return the facts of all cases whose name fits; a case that fails is a fact as well."""
-    import tomli_w
-
     write_data(Path("data"))
     write_encoder(Path("encoder"))
     Path("recipes").mkdir()

@@ -39,7 +39,7 @@ def test_differences_and_missing_names_are_reported():
         "    +z",
         "only in OLD: c: gone",
         "failing: d: broken",
-        "    ERROR one",
+        "ERROR one",
         "only in NEW: e: more",
     ]
 
@@ -65,7 +65,7 @@ def test_the_exit_code(old, new, code, monkeypatch, capsys):
 
 def test_every_registered_part_is_pinned():
     probe = load_script("pin_probe")
-    families = probe.find_families().items()
+    families = probe.find_parts().items()
     registered = {f"{family}/{name}" for family, parts in families for name in parts}
 
     cases = {name.partition("[")[0] for name in probe.vary_parts()}
