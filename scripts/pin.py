@@ -1,9 +1,9 @@
 """Compare the behaviour of two commits bit for bit: python scripts/pin.py OLD NEW.
 
-"." is the working tree. Each commit is unpacked into a temporary folder, and its own
-scripts/pin_probe.py (this tree's where it has none) lists facts about it: trained weights, scores,
-batches, answers, files. Prints what differs, and exits with 1 if anything does, or if NEW lacks a
-fact of OLD. The facts of a commit are kept in .pin/, those of the working tree are not.
+"." is the working tree. For each commit, a subprocess runs scripts/pin_probe.py of that commit
+(or of this tree, if the commit has none), which returns facts: hashes of weights, batches and
+predictions, and files as text. This script prints each difference, and exits with 1 if a fact
+differs, fails, or is missing in NEW. The facts of a commit are cached in .pin/.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROBE = ("scripts/pin_probe.py", "scripts/pin.toml")
 MAX_LINES = 12
-"""Lines of a difference that are shown."""
+"""Lines to print of one difference."""
 
 
 def git(*arguments: str) -> bytes | None:
-    """Return what git prints, None if it fails."""
+    """Return the output of a git command, or None if the command fails."""
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
     return done.stdout if done.returncode == 0 else None
 
 
 def run_probe(tree: Path, probe: Path, pattern: str) -> dict[str, str]:
-    """Return the facts about the plait in a folder."""
+    """Return the facts about the source tree in a folder."""
     environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with tempfile.TemporaryDirectory() as folder:
@@ -50,8 +50,8 @@ def run_probe(tree: Path, probe: Path, pattern: str) -> dict[str, str]:
         return facts
 
 
-def find_facts(commit: str, pattern: str) -> dict[str, str]:
-    """Return the facts about a commit, from .pin/ if they are there."""
+def collect_facts(commit: str, pattern: str) -> dict[str, str]:
+    """Return the facts about a commit, from the cache if possible."""
     if commit == ".":
         return run_probe(ROOT, ROOT / PROBE[0], pattern)
     name = git("rev-parse", "--verify", f"{commit}^{{commit}}")
@@ -60,27 +60,27 @@ def find_facts(commit: str, pattern: str) -> dict[str, str]:
     sha = name.decode().strip()
     own = [git("show", f"{sha}:{path}") for path in PROBE]
     probe = [text or (ROOT / path).read_bytes() for text, path in zip(own, PROBE, strict=True)]
-    made_with = f"{sys.version} {version('torch')} {version('numpy')} {version('pyarrow')}"
-    key = hashlib.sha256(b"\0".join([sha.encode(), made_with.encode(), *probe])).hexdigest()[:20]
-    kept = ROOT / ".pin" / f"{sha[:12]}-{key}.json"
-    if kept.exists():
-        facts: dict[str, str] = json.loads(kept.read_text(encoding="utf-8"))
+    environment = f"{sys.version} {version('torch')} {version('numpy')} {version('pyarrow')}"
+    key = hashlib.sha256(b"\0".join([sha.encode(), environment.encode(), *probe])).hexdigest()[:20]
+    cached = ROOT / ".pin" / f"{sha[:12]}-{key}.json"
+    if cached.exists():
+        facts: dict[str, str] = json.loads(cached.read_text(encoding="utf-8"))
         return {n: text for n, text in facts.items() if fnmatch(n.partition(": ")[0], pattern)}
     with tempfile.TemporaryDirectory() as folder:
         archive = git("archive", sha, "src", *(p for p, t in zip(PROBE, own, strict=True) if t))
         subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
         tree = Path(folder)
         facts = run_probe(tree, (tree if own[0] else ROOT) / PROBE[0], pattern)
-    if pattern == "*":
-        kept.parent.mkdir(exist_ok=True)
-        temporary = kept.with_suffix(f".{os.getpid()}")
+    if pattern == "*" and not any(text.startswith("ERROR") for text in facts.values()):
+        cached.parent.mkdir(exist_ok=True)
+        temporary = cached.with_suffix(f".{os.getpid()}")
         temporary.write_text(json.dumps(facts), encoding="utf-8")
-        temporary.replace(kept)
+        temporary.replace(cached)
     return facts
 
 
 def compare(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[list[str], Counter[str]]:
-    """Return a line or more for each fact that is not equal, and how many facts are what."""
+    """Return lines about the facts that are not equal, and the number of facts by status."""
     lines, counts = [], Counter[str]()
     for name in sorted(old.keys() | new.keys()):
         if name not in old:
@@ -114,7 +114,7 @@ def main() -> int:
     parser.add_argument("--only", metavar="PATTERN", default="*", help="such as 'aggregator/*'")
     given = parser.parse_args()
     with ThreadPoolExecutor(2) as pool:
-        old, new = pool.map(partial(find_facts, pattern=given.only), (given.old, given.new))
+        old, new = pool.map(partial(collect_facts, pattern=given.only), (given.old, given.new))
     lines, counts = compare(old, new)
     print(*lines, sep="\n", end="\n" if lines else "")
     print(", ".join(f"{count:,} {status}" for status, count in counts.items()) or "no facts")

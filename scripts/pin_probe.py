@@ -1,9 +1,9 @@
 """Write facts about plait's behaviour as JSON: pin_probe.py OUT [PATTERN]. See pin.py.
 
 A fact is a name and a text: the contents of a file, or the SHA-256 of arrays, weights or answers.
-The data and the random BERT are tiny and made here; pin.toml lists what is varied. The probe runs
-with the plait of its own tree. Whoever moves a module or renames a setting adapts "How this
-version does it", or pin.toml, in the same commit, and keeps the names of the facts.
+This file makes tiny data and a tiny random BERT; pin.toml lists the recipes, runs and commands.
+If you move a module or rename a setting, adapt the section "Access to plait" or pin.toml in the
+same commit, and keep the names of the facts.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Table = dict[str, Any]
 
 TABLES: Table = tomllib.loads(Path(__file__).with_name("pin.toml").read_text(encoding="utf-8"))
 
-# --- How this version does it -------------------------------------------------------------
+# --- Access to plait -----------------------------------------------------------------------
 
 
 def find_parts() -> dict[str, list[str]]:
     """Return the names of plait's own parts, by family."""
-    import plait.training.run  # noqa: F401 - imports all of them
+    import plait.training.run  # noqa: F401 - imports all families
     from plait.registry import FAMILIES
 
     def is_own(part: type) -> bool:
@@ -56,7 +56,7 @@ def find_parts() -> dict[str, list[str]]:
 
 
 def find_tables(family: str, name: str) -> list[Table]:
-    """Return the tables of settings that pin a part: defaults, other choices, those of pin.toml."""
+    """Return settings of a part: the defaults, each other choice, and those in pin.toml."""
     from plait.registry import FAMILIES
 
     given: list[Table] = TABLES["parts"].get(f"{family}/{name}", [])
@@ -73,7 +73,7 @@ def find_tables(family: str, name: str) -> list[Table]:
 
 
 def read_rows(recipe: Path, split: Any) -> Facts:
-    """Return the digests of a split's arrays, by task."""
+    """Return the hashes of a split's arrays, by task."""
     from plait.config import read_recipe
     from plait.training.build import load_data
     from plait.training.starting import find_tokenizer
@@ -89,7 +89,7 @@ def read_rows(recipe: Path, split: Any) -> Facts:
 
 
 def draw_weights(recipe: Path) -> str:
-    """Return a digest of a model's weights before its first update."""
+    """Return the hash of a model's weights before the first update."""
     from plait.config import read_recipe
     from plait.training.build import build
 
@@ -98,7 +98,7 @@ def draw_weights(recipe: Path) -> str:
 
 @contextmanager
 def batches_recorded() -> Iterator[list[str]]:
-    """Collect the task and the row numbers of each batch that is trained on meanwhile."""
+    """Record the task and the row numbers of each training batch."""
     from plait.training.loop import _Feed
 
     taken: list[str] = []
@@ -119,11 +119,11 @@ def batches_recorded() -> Iterator[list[str]]:
 
 
 def train_broken(recipe: Path, out: Path, updates: list[int]) -> None:
-    """Train with a crash right after each of some updates, and resume after each."""
+    """Train, crash right after the given updates, and resume after each crash."""
     from plait.training.listeners import Listener
 
     class Crash(BaseException):
-        """Not an Exception, so that no code of plait's catches it."""
+        """A BaseException, because plait does not catch it."""
 
     class Crasher(Listener):
         def step(self, record: Any) -> None:
@@ -139,7 +139,7 @@ def train_broken(recipe: Path, out: Path, updates: list[int]) -> None:
 
 
 def show_recipe(name: str) -> Facts:
-    """Return a packaged recipe, or the members of an ensemble, with all settings."""
+    """Return all settings of a packaged recipe, or of each member of an ensemble."""
     from plait.config import lists_members, read_ensemble, read_recipe, to_toml
 
     if lists_members(name):
@@ -152,14 +152,14 @@ def show_recipe(name: str) -> Facts:
 
 
 def name_recipes() -> list[str]:
-    """Return the names of the packaged recipes, without those that are only extended."""
+    """Return the names of the packaged recipes that can be trained."""
     from plait.config import list_recipes
 
     return [name for name, table in list_recipes().items() if "about" in table]
 
 
-def call(command: str) -> str:
-    """Run a command and return what it prints."""
+def run_command(command: str) -> str:
+    """Run a plait command in this process and return its standard output."""
     from plait.cli import main
 
     words = shlex.split(command)
@@ -168,40 +168,40 @@ def call(command: str) -> str:
     if words[0] == "torchrun":
         words = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
-    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as complaint:
+    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as errors:
         try:
             main(words)
         except SystemExit as end:
             if end.code:
-                raise RuntimeError(f"exit code {end.code}: {complaint.getvalue()}") from end
+                raise RuntimeError(f"exit code {end.code}: {errors.getvalue()}") from end
     return printed.getvalue()
 
 
 NEED_OTHERS = {"from_tasks", "unseen", "calibrated"}
-"""Settings that mean something beside others alone; pin.toml sets them."""
+"""Settings that only work together with other settings; pin.toml sets them."""
 
 NOT_PINNED = {"listener/tensorboard"}
-"""Parts that change no number."""
+"""Parts that do not affect training."""
 
 # --- Facts as text ------------------------------------------------------------------------
 
-PASSING = {"seconds", "published", "plait", "about", "advice", "detail", "hint", "note"}
-"""Keys that are not compared: times, versions, prose, and what is about to leave."""
+IGNORED_KEYS = {"seconds", "published", "plait", "about", "advice", "detail", "hint", "note"}
+"""JSON keys that are not compared: times, versions, prose, and the table [published]."""
 
 
 def show(value: Any) -> str:
-    """Return JSON with a line for each value, without the keys that do not count."""
+    """Return JSON with one value a line, without the ignored keys."""
 
     def strip(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: strip(inner) for key, inner in value.items() if key not in PASSING}
+            return {key: strip(inner) for key, inner in value.items() if key not in IGNORED_KEYS}
         return [strip(inner) for inner in value] if isinstance(value, list) else value
 
     return json.dumps(strip(value), indent=0, sort_keys=True)
 
 
 def digest(value: Any) -> str:
-    """Return the SHA-256 of arrays or tensors, or of a table or list of them."""
+    """Return the SHA-256 of arrays, tensors, or nested lists and tables of them."""
     sha = hashlib.sha256()
 
     def feed(value: Any) -> None:
@@ -222,13 +222,12 @@ def digest(value: Any) -> str:
 
 
 def read_file(path: Path) -> str:
-    """Return the contents of a file, or a digest of them."""
+    """Return the contents of a text file, or the hash of the arrays in a binary file."""
     if path.suffix == ".parquet":
         table = parquet.read_table(path)
         return f"{table.schema.remove_metadata()}\n{digest(table.to_pylist())}"
-    if path.suffix in (".npy", ".safetensors", ".onnx", ".data"):
-        arrays: dict[str, Any] = {".npy": np.load, ".safetensors": load_file}
-        return digest(arrays.get(path.suffix, Path.read_bytes)(path))
+    if path.suffix in (".npy", ".safetensors"):
+        return digest(np.load(path) if path.suffix == ".npy" else load_file(path))
     text = path.read_text(encoding="utf-8")
     if path.name == "metrics.jsonl":
         return show([json.loads(line) for line in text.splitlines()])
@@ -237,7 +236,7 @@ def read_file(path: Path) -> str:
 
 
 def read_folder(folder: Path, *names: str) -> Facts:
-    """Return the contents of the files in a folder, of all or of those of some names."""
+    """Return the contents of a folder's files: those with the given names, or all."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {
         str(path.relative_to(folder)): read_file(path)
@@ -248,7 +247,7 @@ def read_folder(folder: Path, *names: str) -> Facts:
 
 RUN = ("model.safetensors", "scores.json", "metrics.jsonl", "calibration.json")
 UNREAD = ("_manifest.jsonl", "README.md", "tokenizer.json", "vocab.txt")
-"""Files with times or versions in them, prose, and copies of what the encoder's folder has."""
+"""Files that are not compared: they hold times, prose, or copies of the encoder's files."""
 
 # --- Tiny data ----------------------------------------------------------------------------
 
@@ -271,23 +270,23 @@ def write_rows(path: Path, rows: list[Table]) -> None:
 
 
 def make_rows(task: str, count: int, seed: str) -> list[Table]:
-    """Return rows that can be learnt: moods and topics by their words, pairs by what they share."""
+    """Return learnable rows: words decide moods and topics, shared meaning decides pairs."""
     draw, pool = random.Random(f"{task} {seed}"), random.Random("pool")
 
     def say(draw: random.Random, mood: str, thing: str, most: int = 4) -> str:
         words = ["the", thing, "was", *draw.sample(FILLERS, draw.randint(0, most))]
         return " ".join([*words, draw.choice(MOODS[mood].split()), draw.choice(".!")])
 
-    def mean(draw: random.Random) -> tuple[str, str]:
+    def choose(draw: random.Random) -> tuple[str, str]:
         return draw.choice(list(MOODS)), draw.choice(THINGS)
 
     said = [
-        [say(pool, *meaning, 1) for _ in range(6)] for meaning in [mean(pool) for _ in range(9)]
+        [say(pool, *meaning, 1) for _ in range(6)] for meaning in [choose(pool) for _ in range(9)]
     ]
     rows: list[Table] = []
     for i in range(count):
         row: Table = {"id": f"{task[0]}{seed[0]}{i}"}
-        one, two = mean(draw), mean(draw)
+        one, two = choose(draw), choose(draw)
         if draw.random() < 0.4:
             two = one
         if task == "mood":
@@ -310,7 +309,7 @@ def make_rows(task: str, count: int, seed: str) -> list[Table]:
 
 
 def write_data(folder: Path) -> None:
-    """Write the files of all tasks, and those that pin.toml reads besides."""
+    """Write the data files that pin.toml names."""
     folder.mkdir()
     files = {"mood-train.csv": 46, "same-train.tsv": 62, "topics-train.jsonl": 40}
     for name, count in (files | {"near-train.parquet": 30}).items():
@@ -334,13 +333,10 @@ def write_encoder(folder: Path) -> None:
     folder.mkdir()
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["the", "was", ".", "!", *" ".join(MOODS.values()).split(), *THINGS, *FILLERS]
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters)]
-    tokens += words
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
+    tokens += [*(f"##{letter}" for letter in letters), *words]
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
-    config = {"model_type": "bert", "vocab_size": len(tokens), "initializer_range": 0.2}
-    config |= {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config |= {"intermediate_size": 32, "max_position_embeddings": 48, "type_vocab_size": 2}
-    config |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    config = TABLES["bert"] | {"vocab_size": len(tokens)}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     shapes: dict[str, tuple[int, ...]] = {"embeddings.LayerNorm": (16,), "pooler.dense": (16, 16)}
     sizes = {"word": len(tokens), "position": 48, "token_type": 2}
@@ -377,7 +373,7 @@ def write_recipe(name: str, changes: Table) -> Path:
 
 
 def vary_parts() -> dict[str, Table]:
-    """Return the changes of the recipe that pin every registered part, by name."""
+    """Return the recipe changes of every case that trains a registered part, by name."""
     cases = {}
     for family, parts in find_parts().items():
         for name in parts:
@@ -386,40 +382,40 @@ def vary_parts() -> dict[str, Table]:
                 continue
             changes = json.dumps(TABLES["places"].get(part) or TABLES["places"][family])
             for table in find_tables(family, name):
-                told = ",".join(f"{key}={json.dumps(value)}" for key, value in table.items())
+                shown = ",".join(f"{key}={json.dumps(value)}" for key, value in table.items())
                 full = name if family == "architecture" else {"name": name} | table
                 placed = json.loads(changes.replace('"PART"', json.dumps(full)))
-                cases[f"{part}[{told}]"] = placed
+                cases[f"{part}[{shown}]"] = placed
     return cases
 
 
 @cache
-def need(name: str) -> Path:
-    """Return the folder of a model of pin.toml; make it the first time."""
+def find_model(name: str) -> Path:
+    """Return the folder of a model in pin.toml; train or build it on first use."""
     how, folder = TABLES["runs"][name], Path("runs") / name
     if isinstance(how, dict):
-        need_all(how)
+        find_models(how)
         plait.train(write_recipe(name, how), folder)
         return folder
     for command in how:
-        call(fill(command, folder))
+        run_command(fill(command, folder))
     return folder
 
 
-def need_all(changes: Table) -> None:
-    """Make the models that a recipe names."""
+def find_models(changes: Table) -> None:
+    """Train or build the models that a recipe names."""
     for name in re.findall(r"runs/([\w-]+)", json.dumps(changes)):
-        need(name)
+        find_model(name)
 
 
 def fill(command: str, out: Path) -> str:
-    """Put folders in the place of {names}; make the models that are not there yet."""
+    """Replace {out}, {recipe} and {names of models} by folders."""
 
-    def find(match: re.Match[str]) -> str:
+    def look_up(match: re.Match[str]) -> str:
         known = {"out": out, "recipe": Path("recipes/recipe.toml")}
-        return str(known.get(match[1]) or need(match[1]))
+        return str(known.get(match[1]) or find_model(match[1]))
 
-    return re.sub(r"{([\w-]+)}", find, command)
+    return re.sub(r"{([\w-]+)}", look_up, command)
 
 
 # --- The facts ----------------------------------------------------------------------------
@@ -432,7 +428,7 @@ def pin_rows(name: str) -> Facts:
 
 
 def pin_run(name: str, changes: Table) -> Facts:
-    need_all(changes)
+    find_models(changes)
     folder = Path("pinned") / name.replace("/", "-")
     with batches_recorded() as batches:
         plait.train(write_recipe(name, changes), folder)
@@ -440,17 +436,17 @@ def pin_run(name: str, changes: Table) -> Facts:
 
 
 def pin_model(name: str) -> Facts:
-    return read_folder(need(name), *RUN)
+    return read_folder(find_model(name), *RUN)
 
 
 def pin_resume() -> Facts:
-    """Break a run twice, and check that its weights are those of the unbroken run."""
+    """Interrupt a run twice; check that it ends with the weights of an uninterrupted run."""
     changes = TABLES["places"]["aggregator"] | {"train.aggregator": "gradvac", "save_every": 3}
     changes |= {"train.max_steps": 14, "train.eval_every": 8, "train.average": 0.9}
     train_broken(write_recipe("resume", changes), Path("runs/broken"), [4, 11])
-    unbroken, broken = pin_run("resume", changes), read_folder(Path("runs/broken"), *RUN)
-    if wrong := [name for name in broken if broken[name] != unbroken[name]]:
-        raise RuntimeError(f"{wrong} of a resumed run differ from those of the unbroken one")
+    whole, broken = pin_run("resume", changes), read_folder(Path("runs/broken"), *RUN)
+    if wrong := [name for name in broken if broken[name] != whole[name]]:
+        raise RuntimeError(f"{wrong} of the resumed run differ from the uninterrupted run")
     return broken
 
 
@@ -461,11 +457,11 @@ def pin_draws() -> Facts:
 
 
 def pin_answers(name: str, precision: str) -> Facts:
-    """Return the answers to texts, to the last bit."""
+    """Return exact predictions for a few texts."""
     texts = ["The room was rather lovely !", "the soup was cold", "he was so kind", "Zebra?"]
     questions: dict[str, Any] = {"mood": texts, "topics": texts}
     questions |= {task: list(zip(texts, texts[::-1], strict=True)) for task in ("same", "near")}
-    model = plait.load(need(name), precision=precision)
+    model = plait.load(find_model(name), precision=precision)
     return {
         task: "\n".join(repr((p.value, p.probabilities)) for p in model.predict(task, asked))
         for task, asked in questions.items()
@@ -473,22 +469,23 @@ def pin_answers(name: str, precision: str) -> Facts:
 
 
 def pin_thresholds() -> Facts:
-    model, wanted = plait.load(need("base")), {"mood": (0.3, 0.5), "same": (0.2, 0.3)}
+    model, wanted = plait.load(find_model("base")), {"mood": (0.3, 0.5), "same": (0.2, 0.3)}
     cases = [(task, accuracy) for task, several in wanted.items() for accuracy in several]
-    return {f"{task} {part}": repr(model.choose_threshold(task, part)) for task, part in cases}
+    chosen = {f"{task} {part}": model.choose_threshold(task, part) for task, part in cases}
+    return {name: repr((t.value, t.accuracy, t.num_answered)) for name, t in chosen.items()}
 
 
 def pin_command(name: str) -> Facts:
     out = Path("out") / name
     out.mkdir(parents=True)
     command = fill(TABLES["commands"][name], out)
-    printed = call(command)
+    printed = run_command(command)
     facts = {"json": show(json.loads(printed))} if "--json" in command else {}
     return facts | read_folder(out)
 
 
 def list_cases() -> dict[str, Callable[[], Facts]]:
-    """Return what makes facts, by the beginning of the facts' names."""
+    """Return the functions that collect facts, by the prefix of the facts' names."""
     runs = vary_parts() | {f"setting/{name}": c for name, c in TABLES["settings"].items()}
     cases: dict[str, Callable[[], Facts]] = {}
     cases |= {f"rows/{name}": partial(pin_rows, name) for name in TABLES["rows"]}
@@ -497,7 +494,7 @@ def list_cases() -> dict[str, Callable[[], Facts]]:
     for name in TABLES["runs"]:
         cases[f"run/{name}"] = partial(pin_model, name)
         cases[f"answers/{name}"] = partial(pin_answers, name, "run")
-    del cases["answers/alone"]  # a run for each task
+    del cases["answers/alone"]  # a folder of runs
     for precision in ("auto", "fp32", "bf16", "int8"):
         cases[f"answers/base-{precision}"] = partial(pin_answers, "base", precision)
     cases |= {f"command/{name}": partial(pin_command, name) for name in TABLES["commands"]}
@@ -505,7 +502,7 @@ def list_cases() -> dict[str, Callable[[], Facts]]:
 
 
 def probe(pattern: str) -> Facts:
-    """Return the facts of all cases whose name fits; a case that fails is a fact as well."""
+    """Return the facts of all cases that match; a case that fails becomes an ERROR fact."""
     write_data(Path("data"))
     write_encoder(Path("encoder"))
     Path("recipes").mkdir()

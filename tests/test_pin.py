@@ -1,4 +1,4 @@
-"""scripts/pin.py: what it calls a difference, and whether its probe knows every part."""
+"""scripts/pin.py reports differences, and its probe covers every registered part."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_differences_and_missing_names_are_reported():
 )
 def test_the_exit_code(old, new, code, monkeypatch, capsys):
     pin = load_script("pin")
-    monkeypatch.setattr(pin, "find_facts", lambda commit, pattern: {"OLD": old, "NEW": new}[commit])
+    monkeypatch.setattr(
+        pin, "collect_facts", lambda commit, pattern: {"OLD": old, "NEW": new}[commit]
+    )
     monkeypatch.setattr("sys.argv", ["pin.py", "OLD", "NEW"])
 
     assert pin.main() == code
