@@ -432,7 +432,7 @@ def pin_run(name: str, changes: Table) -> Facts:
     folder = Path("pinned") / name.replace("/", "-")
     with batches_recorded() as batches:
         plait.train(write_recipe(name, changes), folder)
-    return read_folder(folder, *RUN) | {"batches": "\n".join(batches[:20])}
+    return read_folder(folder, *RUN) | {"batches": "\n".join(batches[:30])}
 
 
 def pin_model(name: str) -> Facts:
