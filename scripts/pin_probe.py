@@ -75,7 +75,7 @@ def find_tables(family: str, name: str) -> list[Table]:
 def read_rows(recipe: Path, split: Any) -> Facts:
     """Return the hashes of a split's arrays, by task."""
     from plait.config import read_recipe
-    from plait.training.build import load_data
+    from plait.data.loading import load_data
     from plait.training.starting import find_tokenizer
 
     config, facts = read_recipe(recipe), {}
