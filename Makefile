@@ -49,7 +49,7 @@ bench: $(VENV)/.bench ## run every benchmark at its small default size; those of
 docs: dev ## regenerate the generated pages
 	$(PY) scripts/make_reference.py
 	$(PY) scripts/make_speed.py
-	$(PY) scripts/make_results.py
+	$(PY) -m reproduction page
 	$(PY) benchmarks/defaults.py page
 
 pictures: dev ## take the pictures in docs/images anew, of the runs in RUNS

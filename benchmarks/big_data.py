@@ -5,7 +5,7 @@
 `--rows` short made texts in `--files` Parquet files (or one CSV file with --files 0), a tiny random
 encoder, a few updates. Each start is a process of its own, which notes its memory ten times a
 second: what it holds itself, and what it has mapped of files, which the system takes back when
-others need it. The record goes to results/bench/memory.
+others need it. The record goes to benchmarks/records/memory.
 
 Cases: finetune (one task), overlap (with data.drop_overlap), draw (half of the rows), mlm (the
 texts without labels, each once), pairs (simcse on pairs), implied (closure: looks at all rows).

@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[16, 32, 64])
-    parser.add_argument("--out", type=Path, help="write the record here, not to results/bench")
+    parser.add_argument("--out", type=Path, help="write the record here, not to benchmarks/records")
     args = parser.parse_args()
     texts = read_texts(args.texts, args.column, args.rows)
     with tempfile.TemporaryDirectory() as temporary:

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[16, 32, 64])
-    parser.add_argument("--out", type=Path, help="write the record here, not to results/bench")
+    parser.add_argument("--out", type=Path, help="write the record here, not to benchmarks/records")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         run = args.run or train(args.encoder, Path(temporary) / "run", args.device)

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--updates", type=int, default=8, help="timed updates a turn")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="write the record here, not to results/bench")
+    parser.add_argument("--out", type=Path, help="write the record here, not to benchmarks/records")
     args = parser.parse_args()
     sides = {
         "Trainer": lambda: time_trainer(args.encoder, args.batch_size, args.updates),

@@ -31,7 +31,6 @@ from plait.training.plan import build_stage, drop_heads
 def main() -> None:
     parser = begin(__doc__, shape="e5-small")
     parser.add_argument("--recipe", default="d/concat-smart-pretrain")
-    parser.add_argument("--profile", default="small")
     parser.add_argument("--encoder", type=Path, help="folder of an encoder, in the Hub's layout")
     parser.add_argument("--whole", action="store_true", help="train all of it")
     parser.add_argument("-o", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
@@ -40,9 +39,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         encoder = args.encoder or write_encoder(args.shape, args.tokenizer, folder / "encoder")
-        config = read_recipe(
-            args.recipe, args.overrides, run_settings(args, encoder), args.profile or None
-        )
+        config = read_recipe(args.recipe, args.overrides, run_settings(args, encoder))
         run = run_whole(config, args, folder) if args.whole else time_stages(config, args)
         record["plait"] = run
     publish(record, args)

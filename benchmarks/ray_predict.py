@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--files", type=int, default=8)
-    parser.add_argument("--out", type=Path, help="the record; results/bench/ray unless given")
+    parser.add_argument("--out", type=Path, help="the record; benchmarks/records/ray unless given")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="plait-bench-") as temporary:
         folder = Path(temporary)

@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--jobs", type=int, help="trials at once; as many as fit unless given")
-    parser.add_argument("--out", type=Path, help="the record; results/bench/ray unless given")
+    parser.add_argument("--out", type=Path, help="the record; benchmarks/records/ray unless given")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="plait-bench-") as temporary:
         folder = Path(temporary)

@@ -3,7 +3,7 @@
     record = {benchmark, settings, hardware, versions, unit, peers, plait, ratios, ...}
 
 A side's figures are {median, low, high, runs}; `ratios` are of plait over the best peer, more
-is better. scripts/make_speed.py makes docs/speed.md of the records in results/bench.
+is better. scripts/make_speed.py makes docs/speed.md of the records in benchmarks/records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "results" / "bench"
+FOLDER = Path(__file__).parent / "records"
 PACKAGES = (
     *("torch", "tokenizers", "transformers", "sentence-transformers", "datasets", "numpy"),
     *("ray", "optuna"),

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-RESULTS = Path(__file__).parents[1] / "results" / "bench"
+RESULTS = Path(__file__).parent / "records"
 
 
 @dataclass(frozen=True, slots=True)

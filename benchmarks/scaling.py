@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--updates", type=int, default=6, help="timed updates a turn")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="write the record here, not to results/bench")
+    parser.add_argument("--out", type=Path, help="write the record here, not to benchmarks/records")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--wait-ms", type=float, nargs="+", default=[5.0])
-    parser.add_argument("--out", type=Path, help="write the record here, not to results/bench")
+    parser.add_argument("--out", type=Path, help="write the record here, not to benchmarks/records")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
         run = args.run or cpu_predict.train(args.encoder, Path(temporary) / "run")

@@ -6,7 +6,7 @@ Pairs are repeated until there are `--rows` of them (a million unless told other
 with other new words in them, as more text has more words. Without `--pairs`, those of the embedded
 sample are taken. Each start is a process of its own, so its peak memory is its alone. With
 `--peer`, `datasets.map` with transformers' fast tokenizer does the same in turn with the first
-start, several times (pip install datasets), and the record goes to results/bench.
+start, several times (pip install datasets), and the record goes to benchmarks/records.
 """
 
 from __future__ import annotations

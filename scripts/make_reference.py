@@ -58,7 +58,6 @@ SECTIONS: list[tuple[str, type[BaseModel]]] = [
     ("early_stopping", config.EarlyStopping),
     ("[search]", config.SearchConfig),
     ("A range of [search.space]", config.RangeConfig),
-    ("[published]", config.PublishedConfig),
     ("[ensemble]", config.MembersConfig),
 ]
 

@@ -1,4 +1,4 @@
-"""Write docs/speed.md out of results/bench/*.json.
+"""Write docs/speed.md out of benchmarks/records/*.json.
 
     python scripts/make_speed.py [FILE]
 
@@ -77,7 +77,7 @@ def main() -> None:
 
 def page() -> str:
     """Return the whole page."""
-    paths = sorted((ROOT / "results" / "bench").glob("*.json"))
+    paths = sorted((ROOT / "benchmarks" / "records").glob("*.json"))
     records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     lines = ["<!-- Made by `make docs` (scripts/make_speed.py); do not edit. -->", "", TOP]
     lines += ["| benchmark | best peer | peer | plait | ratio | goal | met |"]
@@ -132,7 +132,7 @@ def _section(record: dict[str, Any]) -> list[str]:
 
 # --- on a GPU ----------------------------------------------------------------------------
 
-GPU_FOLDER = ROOT / "results" / "bench" / "gpu"
+GPU_FOLDER = ROOT / "benchmarks" / "records" / "gpu"
 
 GPU_TOP = """
 ## On a GPU

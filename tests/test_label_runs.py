@@ -11,9 +11,7 @@ import pytest
 
 import plait
 from plait.config import read_recipe
-from plait.fewshot import draw_rows, measure_few_shot
 from plait.inference.ensemble import make_ensemble
-from plait.tasks import TaskSpec
 
 SIGNS = {"glad": ("happy", "bright"), "tired": ("dull", "weak"), "calm": ("mild", "plain")}
 
@@ -130,22 +128,6 @@ def test_it_is_distilled(run):
     # From where on a label holds may be another matter to the student.
     eager = ["tasks.moods.threshold=0.3", "train.max_steps=1"]
     run("eager", *ALONE, "stages=['distill']", kind, *eager)
-
-
-def test_few_shots(run, recipe, tmp_path):
-    path = tmp_path / "moods.toml"
-    path.write_text(f"[data]\nroot = '{recipe.parent}'\n{TASK.replace('test =', '# ')}")
-    found = measure_few_shot(run("run", "train.max_steps=2"), path, [2, 8], draws=1, device="cpu")
-    assert found.metric == "micro_f1"
-
-
-def test_rows_are_drawn_by_label_in_turn():
-    spec = TaskSpec(kind="labels", labels=2, text="text")
-    labels = np.array([[0, 0]] * 20 + [[1, 0]] * 3 + [[1, 1]])
-    drawn = draw_rows(spec, labels, 24, np.random.default_rng(0))
-    assert sorted(drawn) == list(range(24))  # each once, though the last stands in two queues
-    assert labels[drawn[:3]].any(axis=0).all()
-    assert (draw_rows(spec, labels, 5, np.random.default_rng(0)) == drawn[:5]).all()
 
 
 # --- the command line --------------------------------------------------------------------

@@ -95,9 +95,11 @@ def test_what_is_laid_over_the_members(write, second):
     assert [member.train.lr for member in config.members.values()] == [3e-3, 1e-4]
 
 
-def test_a_profile_lies_over_the_recipe_and_its_members(write):
+def test_a_file_of_overrides_lies_over_the_recipe_and_its_members(write, tmp_path):
     path = write(more={"encoder": {"source": "elsewhere", "dropout": 0.2}})
-    member = read_ensemble(path, profile="packaged").members["tiny"]
+    over = tmp_path / "over.toml"
+    over.write_text("[encoder]\nsource = 'packaged'\n")
+    member = read_ensemble(path, [str(over)]).members["tiny"]
     assert (member.encoder.source, member.encoder.dropout) == ("packaged", 0.2)
 
 

@@ -32,9 +32,6 @@ ROOMS = [
     "export",
     "scale",
     "serve",
-    "fewshot",
-    "reproduce",
-    "results",
     "cli",
     "__main__",
 ]

@@ -1,4 +1,4 @@
-"""`plait compare`: recipes and seeds in; records and a page out."""
+"""`plait compare`: recipes and seeds in; runs, a table and two files out."""
 
 from __future__ import annotations
 
@@ -7,103 +7,65 @@ from functools import partial
 
 import pytest
 
-PLAIN = """
-extends = "course"
-name = "plain"
-seed = 5
-
-[train]
-max_steps = 2
-batch_size = 4
-schedule = {{ name = "round-robin", together = true }}
-
-[encoder]
-source = "{encoder}"
-max_length = 32
-"""
-SURGERY = """
-extends = "plain.toml"
-name = "surgery"
+FASTER = """
+extends = "{plain}"
+name = "faster"
 seed = 99
 
 [train]
-aggregator = "pcgrad"
+lr = 1e-2
 """
 
 
 @pytest.fixture
-def compare(plait, course, tiny_encoder, tmp_path, monkeypatch):
-    """Compare two recipes on small files, with records in `compared`."""
+def compare(plait, tiny_recipe, tmp_path, monkeypatch):
+    """Compare two small recipes in the current folder."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "plain.toml").write_text(PLAIN.format(encoder=tiny_encoder))
-    (tmp_path / "surgery.toml").write_text(SURGERY)
-    place = ["--data", course, "--out", "compared", "-o", "device=cpu"]
-    return partial(plait, "compare", "plain.toml", "surgery.toml", *place)
+    plain = tiny_recipe(tmp_path / "data")
+    (tmp_path / "faster.toml").write_text(FASTER.format(plain=plain.as_posix()))
+    settings = ["-o", "device=cpu", "-o", "train.max_steps=2"]
+    return partial(plait, "compare", plain, "faster.toml", "--out", "compared", *settings)
 
 
-def stamps(tmp_path):
-    found = (tmp_path / "compared").rglob("*.json")
-    return {str(p.relative_to(tmp_path / "compared")): p.stat().st_mtime_ns for p in found}
-
-
-def test_recipes_are_run_under_the_same_seeds_once(compare, plait, tmp_path):
+def test_recipes_are_trained_with_the_same_seeds_once(compare, plait, tmp_path):
     done = compare("--seeds", "2")
     assert done.code == 0, done.err
-    names = {f"own/{name}/seed-{seed}.json" for name in ("plain", "surgery") for seed in (5, 6)}
-    before = stamps(tmp_path)
-    assert before.keys() == names
-    assert "Against plain:" in done.out
-    assert not (tmp_path / "compared/runs").exists()
-    page = (tmp_path / "compared/comparison.md").read_text(encoding="utf-8")
-    assert "## Against `plain`" in page
-    assert '| `train.aggregator.name` | "sum" | "pcgrad" |' in page
+    runs = sorted((tmp_path / "compared").glob("*/*/scores.json"))
+    assert [path.parent.name for path in runs] == [*("seed-7", "seed-8") * 2][:4]
+    assert done.out.startswith("recipe ")
+    values = json.loads((tmp_path / "compared/compare.json").read_text())
+    assert values["scores"]["faster"]["mood"].keys() == {"7", "8"}
+    assert "| `faster` | overall |" in (tmp_path / "compared/compare.md").read_text()
 
-    more = compare("--seeds", "3", "--jobs", "2", "--keep")
-    assert more.code == 0, more.err
-    after = stamps(tmp_path)
-    assert all(after[name] == stamp for name, stamp in before.items())
-    new = {f"own/{name}/seed-7.json" for name in ("plain", "surgery")}
-    assert new <= after.keys()
-    assert (tmp_path / "compared/runs/own/plain/seed-7/model.safetensors").is_file()
-    told = plait("compare", tmp_path / "compared/runs/own/plain", "--json")
-    assert list(json.loads(told.out)["recipes"]["plain"]["overall"]) == ["7"]
-    cells = next(line for line in more.out.splitlines() if line.startswith("surgery  ")).split()
-    assert cells[-3:-1] == ["3", "2"]  # seeds, updates, minutes
+    stamps = [path.stat().st_mtime_ns for path in runs]
+    folders = [tmp_path / "compared" / name for name in ("tiny", "faster")]
+    again = plait("compare", *folders, "--json")
+    assert json.loads(again.out)["differences"][0]["seeds"] == 2
+    changed = compare("--seeds", "2", "-o", "train.lr=1e-3")
+    assert "was trained with other settings (train.lr" in changed.complaint()
+    assert [path.stat().st_mtime_ns for path in runs] == stamps
 
 
-def test_one_that_fails_does_not_end_the_others(compare, tmp_path):
-    (tmp_path / "surgery.toml").write_text(SURGERY + '[tasks.sst]\ntrain = "nowhere.csv"\n')
+def test_a_run_that_fails_does_not_stop_the_others(compare, tmp_path):
+    text = (tmp_path / "faster.toml").read_text()
+    (tmp_path / "faster.toml").write_text(text + '[tasks.mood]\ntrain = "nowhere.csv"\n')
     done = compare("--seeds", "1")
     assert done.code == 2
-    assert "1 could not be run: surgery, seed 5" in done.err
+    assert "1 runs failed: faster, seed" in done.err
     assert "nowhere.csv" in done.err
-    assert "plain" in (tmp_path / "compared/comparison.md").read_text(encoding="utf-8")
+    assert "tiny" in (tmp_path / "compared/compare.md").read_text()
 
 
-def test_two_of_one_name_are_refused(compare, plait):
-    done = plait("compare", "plain.toml", "plain.toml", "--out", "compared")
-    assert "plain.toml is called 'plain', as plain.toml is" in done.complaint()
+def test_what_is_refused_before_training(compare, plait, tmp_path):
+    def refusal(*words):
+        return plait("compare", *words, "--out", "compared").complaint()
 
-
-def test_changed_settings_are_told(compare):
-    assert compare("--seeds", "1").code == 0
-    done = compare("--seeds", "1", "-o", "train.lr=1e-3")
-    assert "was made under other settings (train.lr)" in done.complaint()
-
-
-def test_a_missing_recipe(compare, plait):
-    done = plait("compare", "plain.toml", "gone.toml", "--out", "compared")
-    assert "gone.toml" in done.complaint()
-
-
-def test_recipes_without_dev_files_are_refused_before_training(compare, tmp_path):
-    tasks = "".join(f"[tasks.{name}]\ndev = []\n" for name in ("sst", "quora", "sts"))
-    (tmp_path / "surgery.toml").write_text(SURGERY + tasks)
-    assert "surgery names no dev files" in compare().complaint()
+    assert "is called 'faster', as another recipe" in refusal("faster.toml", "faster.toml")
+    assert "gone.toml" in refusal("faster.toml", "gone.toml")
+    assert "d/ensemble lists members" in refusal("d/ensemble")
+    assert "with --out" in plait("compare", "faster.toml").complaint()
+    assert "is not a finished run" in refusal(tmp_path / "data")
+    bare = "".join(f"[tasks.{name}]\ndev = []\n" for name in ("mood", "same", "near"))
+    (tmp_path / "faster.toml").write_text((tmp_path / "faster.toml").read_text() + bare)
+    assert "has no dev files" in refusal("faster.toml")
     assert not (tmp_path / "compared").exists()
-
-
-def test_recipes_and_runs_are_not_mixed(compare, plait, tmp_path):
-    done = plait("compare", "plain.toml", tmp_path)
-    assert "recipes to run, or folders of finished runs, not both" in done.complaint()
-    assert "with --out" in plait("compare", "plain.toml").complaint()

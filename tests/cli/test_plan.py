@@ -277,18 +277,20 @@ def test_texts_that_are_not_read_are_not_counted(recipe):
     assert out.startswith("stage words: pre-training (mlm)\nnot counted: ")
 
 
-def test_a_profile_brings_its_rate(recipe):
+def test_a_file_of_overrides(recipe, tmp_path):
+    (tmp_path / "over.toml").write_text("[train]\nlr = 5e-5\n")
     assert "learning rate: 0.001 throughout\n" in plan(recipe, *GIVEN)
-    assert "learning rate: 5e-05 throughout\n" in plan(recipe, *GIVEN, "--profile", "packaged")
+    over = ["-o", str(tmp_path / "over.toml")]
+    assert "learning rate: 5e-05 throughout\n" in plan(recipe, *GIVEN, *over)
 
 
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
         (
-            ["--profile", "smal"],
+            ["-o", "missing.toml"],
             RecipeError,
-            r"^there is no profile 'smal'; did you mean 'small'\?",
+            r"^there is no recipe file missing\.toml$",
         ),
         (["--rows", "moot=3"], UsageError, r"^--rows names task 'moot'; did you mean 'mood'\?$"),
         (["--rows", "mood"], UsageError, r"^--rows 'mood' is not of the form TASK=N"),

@@ -149,15 +149,6 @@ def test_the_command_to_resume_can_be_pasted():
     )
 
 
-def test_the_command_to_resume_keeps_the_profile(plait, tiny_recipe, tmp_path, tiny_encoder):
-    command = resume_command("a/pcgrad", Path("run"), None, ["seed=3"], "small")
-    assert command == "plait train a/pcgrad --out run --profile small -o seed=3 --resume"
-    words = ["--profile", "packaged", "-o", f"encoder.source={tiny_encoder.as_posix()}"]
-    done = plait("train", tiny_recipe(), "--out", tmp_path / "run", *words)
-    assert done.code == 0, done.err
-    assert "lr = 5e-05\n" in (tmp_path / "run" / "recipe.toml").read_text(encoding="utf-8")
-
-
 def test_the_next_commands_say_where_the_data_is(tiny_recipe):
     config = read_recipe(tiny_recipe())
     assert next_commands(Path("a run"), "my data", config).splitlines() == [

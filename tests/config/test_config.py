@@ -294,11 +294,32 @@ def test_the_last_override_wins_over_extra_and_recipe(folder):
     assert (recipe.seed, recipe.device) == (2, "cpu")
 
 
+def test_files_of_overrides_lie_over_the_recipe_and_under_single_settings(folder):
+    for name, text in (
+        ("one", "seed = 5\ndevice = 'cpu'"),
+        ("two", "extends = 'one.toml'\nseed = 6"),
+    ):
+        (folder / f"{name}.toml").write_text(text)
+    one, two = (str(folder / f"{name}.toml") for name in ("one", "two"))
+    assert read_recipe(folder / "base.toml", [one]).seed == 5
+    recipe = read_recipe(folder / "base.toml", [one, two])
+    assert (recipe.seed, recipe.device) == (6, "cpu")
+    assert read_recipe(folder / "base.toml", ["seed=7", one]).seed == 7
+    with pytest.raises(RecipeError, match=r"there is no recipe file gone\.toml"):
+        read_recipe(folder / "base.toml", ["gone.toml"])
+
+
+def test_the_published_table_of_plait_0_1_is_dropped(folder):
+    text = (folder / "base.toml").read_text()
+    (folder / "old.toml").write_text(f"{text}\n[published]\nsystem = 'A'\nrow = 'Baseline'\n")
+    assert read_recipe(folder / "old.toml") == read_recipe(folder / "base.toml")
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("seed", "override 'seed' is not of the form key=value"),
-        ("=3", "override '=3' is not of the form key=value"),
+        ("seed", "override 'seed' is not key=value, nor a .toml file"),
+        ("=3", "override '=3' is not key=value, nor a .toml file"),
         ("tasks.alike.train.count=3", "train is not a table"),
         ("seed.x=3", "seed is not a table"),
         ("trian.lr=3", "trian is not a setting; did you mean 'train'?"),

@@ -13,6 +13,7 @@ SAMPLE = ROOT / "src" / "plait" / "data" / "sample"
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "reproduction").rglob("*.md")),
     SAMPLE / "README.md",
 ]
 

@@ -158,6 +158,8 @@ def test_examples_in_help_parse(name):
 
 @each_page
 def test_commands_in_sentences_exist(page):
+    if page.name == "CHANGELOG.md":  # which names commands of earlier versions
+        return
     for name, rest in re.findall(r"`plait\s+([a-z]+(?:-[a-z]+)*)([^`]*)`", prose(page)):
         assert name in COMMANDS, f"`plait {name}`"
         known = {

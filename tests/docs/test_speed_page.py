@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from doc_blocks import ROOT
 
-RECORDS = sorted((ROOT / "results" / "bench").glob("*.json"))
+RECORDS = sorted((ROOT / "benchmarks" / "records").glob("*.json"))
 
 
 def test_the_page_is_fresh(tmp_path):

@@ -99,13 +99,6 @@ def test_a_task_that_never_trains_is_left_out(tiny_recipe):
     assert alone["mood"].config.train.tasks is None  # it would name one that is not there
 
 
-def test_what_was_published_of_the_joint_run_is_not_compared_with(tiny_recipe):
-    published = "published={system='a report', row='joint', figures={mood=0.5}}"
-    config = read_recipe(tiny_recipe(), [published])
-    assert config.published is not None
-    assert plan_alone(config, ROWS)["mood"].config.published is None
-
-
 def test_a_task_alone_learns_from_a_teacher_where_it_does_in_the_joint_run(tiny_recipe):
     kind = "{name='distill', teacher='any', tasks=['mood', 'near']}"
     config = read_recipe(tiny_recipe(), ["stages=['distill']", f"stage.distill.kind={kind}"])

@@ -24,7 +24,6 @@ from plait.cli.ensemble import ensemble
 from plait.cli.evaluate import evaluate
 from plait.cli.explain import explain
 from plait.cli.export import export
-from plait.cli.fewshot import fewshot
 from plait.cli.list import list_parts
 from plait.cli.mistakes import mistakes
 from plait.cli.new import new
@@ -32,8 +31,6 @@ from plait.cli.pairs import pairs
 from plait.cli.plan import plan
 from plait.cli.predict import predict
 from plait.cli.report import report
-from plait.cli.reproduce import reproduce
-from plait.cli.results import results
 from plait.cli.search import search
 from plait.cli.serve import serve
 from plait.cli.submit import submit
@@ -83,11 +80,6 @@ app.command(epilog="Example: plait calibrate runs/demo")(calibrate)
 app.command(epilog="Example: plait plan course")(plan)
 app.command(epilog="Example: plait search mine.toml --space space.toml --trials 30 --holdout 0.1")(
     search
-)
-app.command(epilog="Example: plait reproduce a/2 --data ~/course --seeds 3")(reproduce)
-app.command(epilog="Example: plait fewshot runs/meta --task nli.toml --against runs/plain")(fewshot)
-app.command(epilog="Example: plait results --records results/reproduce --out docs/results.md")(
-    results
 )
 app.command("list", epilog="Example: plait list recipes")(list_parts)
 app.command(epilog="Example: plait doctor")(doctor)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plait.cli.evaluate import JsonOption
-from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArgument
+from plait.cli.train import DataOption, OverrideOption, RecipeArgument
 from plait.errors import counted
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ def check(
     recipe: RecipeArgument,
     data: DataOption = None,
     override: OverrideOption = None,
-    profile: ProfileOption = None,
     mislabelled: Annotated[
         bool,
         typer.Option(
@@ -55,7 +54,7 @@ def check(
     from plait.config import read_recipe
     from plait.errors import RunError
 
-    config = read_recipe(recipe, override or (), profile=profile)
+    config = read_recipe(recipe, override or ())
     if csv is not None and csv.exists():
         raise RunError(f"{csv} exists already and is not overwritten; choose another --csv")
     with Display() as display:

@@ -1,8 +1,8 @@
-"""`plait compare`: recipes are run under several seeds, and told apart from chance."""
+"""`plait compare`: train recipes with several seeds and test the differences of their scores."""
 
 from __future__ import annotations
 
-from functools import partial
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,23 +10,14 @@ import typer
 
 from plait.cli.commands import write_command
 from plait.cli.evaluate import JsonOption
-from plait.cli.jobs import (
-    AddressOption,
-    CpusOption,
-    EngineOption,
-    GpusOption,
-    JobsOption,
-    make_engine,
-)
-from plait.cli.orders import Workers, make_records
-from plait.cli.train import DataOption, OverrideOption, ProfileOption
+from plait.cli.jobs import AddressOption, EngineOption, JobsOption, make_engine
+from plait.cli.train import DataOption, OverrideOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plait.reproduce import Order
-    from plait.results import Records
-    from plait.results.comparison import Comparison
+    from plait.analysis.seeds import Comparison
+    from plait.config import RunConfig
 
 
 def compare(
@@ -34,166 +25,116 @@ def compare(
         list[str],
         typer.Argument(
             metavar="RECIPE...",
-            help="Packaged recipes or .toml files to run; or folders of runs that are finished.",
+            help="Packaged recipes or .toml files to train, or folders of finished runs.",
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder of the records and the page."),
+        typer.Option("--out", metavar="DIR", help="Folder of the runs and of the results."),
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", metavar="N", min=1, help="Runs of each recipe, a seed each.")
+        int, typer.Option("--seeds", metavar="N", min=1, help="Runs per recipe, one per seed.")
     ] = 3,
     against: Annotated[
         str | None,
-        typer.Option(
-            "--against", metavar="NAME", help="What others are held against; the first unless set."
-        ),
-    ] = None,
-    figure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--figure",
-            metavar="NAME",
-            help="Test this one, overall or a task's; may be repeated. All unless set.",
-        ),
+        typer.Option("--against", metavar="NAME", help="Reference recipe; the first unless set."),
     ] = None,
     jobs: JobsOption = None,
     data: DataOption = None,
     override: OverrideOption = None,
-    profile: ProfileOption = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the runs, models and all, in DIR/runs.")
-    ] = False,
     as_json: JsonOption = False,
     engine: EngineOption = "local",
     address: AddressOption = None,
-    cpus: CpusOption = None,
-    gpus: GpusOption = None,
 ) -> None:
-    """Run recipes under several seeds; tell gains from chance.
+    """Train recipes with several seeds and test the differences.
 
-    All recipes get the same seeds, counted up from the first one's. A small record of each run
-    is kept, and a page of them all is written to DIR/comparison.md: means and spread, differences
-    from the first recipe with a test, settings in which they differ. The same command goes on
-    after a stop; with more seeds or more recipes it runs what is missing.
+    Every recipe is trained with the same seeds, counted up from the first recipe's seed, into
+    DIR/NAME/seed-N. Each recipe is compared with the first one, score by score, with a paired
+    t-test; p-values are Holm-corrected. The table is printed and written to DIR/compare.md and
+    DIR/compare.json.
 
-    Of folders, nothing is trained: finished runs whose recipes differ in nothing but the seed
-    are taken together.
+    After a stop, the same command continues; with more seeds or recipes, only the missing runs are
+    trained. Folders of finished runs can be named in place of recipes.
     """
+    from plait.analysis.seeds import compare_runs, find_runs
+    from plait.cli.jobs import train_at_once
     from plait.errors import RunError, UsageError
-    from plait.reproduce import Order, name_rows
-    from plait.results.comparison import compare_recipes
+    from plait.scale.running import Runs
 
-    folders = [Path(name) for name in recipes if Path(name).is_dir()]
-    if folders:
-        if len(folders) < len(recipes):
-            raise UsageError("name recipes to run, or folders of finished runs, not both")
-        records, names = _read_finished(folders)
-        _show(compare_recipes(records, names, figure or (), against), out, as_json=as_json)
-        return
-    if out is None:
-        raise UsageError("name a folder for the records with --out")
-    overrides = tuple(override or ())
-    order = Order(
-        out=out,
-        runs=out / "runs",
-        profile=profile,
-        num_seeds=seeds,
-        first_seed=_first_seed(recipes[0], overrides, profile),
-        overrides=overrides,
-        keep=keep,
-    )
-    workers = Workers(jobs, make_engine(engine, address, cpus, gpus))
-    failed = _run(recipes, order, workers, data)
-    if (out / order.place).is_dir():
-        from plait.results import read_records
-
-        names = [row.recipe for row in name_rows(recipes, overrides, profile)]
-        found = compare_recipes(read_records(out, order.place), names, figure or (), against)
-        _show(found, out, as_json=as_json)
+    folders: list[Path] = []
+    wanted: dict[str, tuple[RunConfig, Path]] = {}
+    named = [name for name in recipes if not Path(name).is_dir()]
+    if named and out is None:
+        raise UsageError("name a folder for the runs with --out")
+    new = _plan(named, out or Path(), seeds, override or ())
+    for name in recipes:
+        if Path(name).is_dir():
+            folders += find_runs(Path(name))
+        else:
+            wanted |= new[name]
+            folders += [folder for _, folder in new[name].values()]
+    failed: dict[str, str] = {}
+    if wanted:
+        workers = make_engine(engine, address, None, None)
+        options = {"--out": out, "--seeds": seeds, "--against": against, "--jobs": jobs}
+        words = ["plait", "compare", *recipes]
+        command = write_command(words, options | {"--data": data}, override or (), workers.words())
+        train_at_once(Runs(wanted, data, command), jobs, workers, failed=failed)
+    lost = {wanted[name][1] for name in failed}
+    if remaining := [folder for folder in folders if folder not in lost]:
+        _show(compare_runs(remaining, against), out, as_json=as_json)
     if failed:
-        told = ", ".join(failed)
-        raise RunError(f"{len(failed)} could not be run: {told}; their reasons are told above")
+        raise RunError(f"{len(failed)} runs failed: {', '.join(failed)} (errors above)")
 
 
-def _read_finished(folders: Sequence[Path]) -> tuple[Records, list[str]]:
-    """Read runs that nobody has to make; return their methods in the order named, too."""
-    from plait.reproduce import find_runs, gather_records
-    from plait.reproduce.work import OWN
-    from plait.results.records import Record, Records
+def _plan(
+    recipes: Sequence[str], out: Path, num_seeds: int, overrides: Sequence[str]
+) -> dict[str, dict[str, tuple[RunConfig, Path]]]:
+    """Return the runs of each recipe, by name, with their folders."""
+    from plait.config import lists_members, read_recipe
+    from plait.errors import RunError, UsageError
+    from plait.inference.folders import RunFolder
 
-    found = gather_records(find_runs(folders), OWN)
-    records = [Record.model_validate(values) for values in found]
-    return Records(records), list(dict.fromkeys(record.recipe for record in records))
-
-
-def _run(
-    recipes: Sequence[str], order: Order, workers: Workers, data: str | None
-) -> dict[str, str]:
-    """Make the records that are missing; return the reasons of what failed."""
-    from plait.cli.plan import read_amounts
-    from plait.errors import UsageError
-    from plait.reproduce import name_rows, plan_work
-
-    rows = name_rows(recipes, order.overrides, order.profile)
-    work = plan_work(rows, order, lambda config: read_amounts(config, data, {}))
-    for run in work.runs.values():
-        if not any(task.dev for task in run.config.tasks.values()):
-            raise UsageError(f"{run.recipe} names no dev files: there is nothing to compare it by")
-    say = partial(typer.echo, err=True)  # what is printed is the comparison
-    return make_records(work, data, workers, _command(recipes, order, workers, data), say)
-
-
-def _first_seed(recipe: str, overrides: Sequence[str], profile: str | None) -> int:
-    from plait.config import lists_members, read_ensemble, read_recipe
-
-    if lists_members(recipe):
-        members = read_ensemble(recipe, overrides, profile=profile).members
-        return next(iter(members.values())).seed
-    return read_recipe(recipe, overrides, profile=profile).seed
-
-
-def _command(recipes: Sequence[str], order: Order, workers: Workers, data: str | None) -> str:
-    """Write the command that goes on."""
-    options = {
-        "--out": order.out,
-        "--seeds": order.num_seeds,
-        "--profile": order.profile,
-        "--data": data,
-        "--keep": order.keep,
-    }
-    words = ["plait", "compare", *recipes]
-    return write_command(words, options, order.overrides, workers.words())
+    found: dict[str, dict[str, tuple[RunConfig, Path]]] = {}
+    first: int | None = None
+    for recipe in recipes:
+        if lists_members(recipe):
+            raise UsageError(
+                f"{recipe} lists members: train it with `plait train` for each seed, then compare "
+                "the folders"
+            )
+        config = read_recipe(recipe, overrides)
+        if any(config.name == c.name for runs in found.values() for c, _ in runs.values()):
+            raise UsageError(f"{recipe} is called {config.name!r}, as another recipe; rename it")
+        if not any(task.dev for task in config.tasks.values()):
+            raise UsageError(f"{recipe} has no dev files, so there are no scores to compare")
+        first = config.seed if first is None else first
+        runs = {}
+        for seed in range(first, first + num_seeds):
+            folder = RunFolder(out / config.name / f"seed-{seed}")
+            own = config.model_copy(update={"seed": seed})
+            if folder.scores.exists() and (changed := folder.find_changes(own)):
+                raise RunError(
+                    f"{folder.path} was trained with other settings ({'; '.join(changed[:3])}); "
+                    "choose another --out"
+                )
+            runs[f"{config.name}, seed {seed}"] = own, folder.path
+        found[recipe] = runs
+    return found
 
 
 def _show(comparison: Comparison, out: Path | None, *, as_json: bool) -> None:
-    """Print the tables, and write the page where there is a folder for it."""
+    """Print the comparison, and write it to the folder where one is given."""
+    from plait.cli.display import make_console, print_table
     from plait.data.storage import write_text
-    from plait.results.comparison import write_comparison
 
+    text = json.dumps(comparison.to_json(), indent=1)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+        typer.echo(text)
     else:
-        _print_tables(comparison)
+        print_table(make_console(), comparison.table(), num_words=3)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        write_text(out / "comparison.md", write_comparison(comparison))
-        if not as_json:
-            typer.echo(f"\nThe page is {out / 'comparison.md'}.")
-
-
-def _print_tables(comparison: Comparison) -> None:
-    from plait.cli.display import make_console, print_table
-
-    console = make_console()
-    typer.echo("")
-    print_table(console, comparison.figure_table())
-    if comparison.steps:
-        typer.echo(f"\nAgainst {comparison.recipes[0]}:\n")
-        told = [[cell.replace("`", "") for cell in row] for row in comparison.difference_table()]
-        print_table(console, told, num_words=3)
-    for caution in comparison.cautions():
-        typer.echo(f"note: {caution}", err=True)
+        write_text(out / "compare.json", text + "\n")
+        write_text(out / "compare.md", comparison.to_markdown())
+        typer.echo(f"\nWritten: {out / 'compare.md'} and {out / 'compare.json'}", err=as_json)

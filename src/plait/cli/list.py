@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
+FOLDERS = {
+    **{name: f"system {name.upper()} (a published report)" for name in "abcd"},
+    "best": "best models on the course's three tasks",
+    "minbert": "minBERT on a single task",
+}
+"""Headings of the recipes' folders."""
+
+
 def list_parts(
     family: Annotated[
         str | None,
@@ -61,36 +69,18 @@ def list_parts(
 
 
 def _describe_recipes(tables: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield lines and their styles: recipes of no report first, then report by report."""
+    """Yield lines and their styles: recipes without a folder first, then folder by folder."""
     complete = {name: table for name, table in tables.items() if table.get("about")}
 
-    def place(item: tuple[str, dict[str, Any]]) -> tuple[str, str]:
-        published = item[1].get("published", {})
-        return published.get("system", ""), published.get("table", "")
+    def folder(name: str) -> str:
+        return name.rpartition("/")[0]
 
-    # Sorting keeps the order of what is equal: by name within a table.
-    for (system, table), group in groupby(sorted(complete.items(), key=place), key=place):
-        if system:
+    for place, names in groupby(sorted(complete, key=folder), key=folder):
+        if place:
             yield "", ""
-            yield f"  published in {system}{f', table {table}' if table else ''}", "bold"
-        for name, recipe in group:
-            yield f"  {name}: {recipe['about']}", ""
-            if system:
-                yield f"      {_describe_row(recipe['published'])}", "dim"
-
-
-def _describe_row(published: Mapping[str, Any]) -> str:
-    """Write a published row in a line: its words, its figures, what it repeats."""
-    # As the reports print them: .5 is .500, and a sum keeps what stands before the point.
-    figures = [
-        f"{name} {f'{value:.3f}'.replace('0.', '.', 1)}"
-        for name, value in published.get("figures", {}).items()
-    ]
-    alias = published.get("alias")
-    return (
-        f"{published['row']}: {', '.join(figures) or 'no figures'}"
-        f"{f'; the same run as {alias}' if alias else ''}"
-    )
+            yield f"  {FOLDERS.get(place, place)}", "bold"
+        for name in names:
+            yield f"  {name}: {complete[name]['about']}", ""
 
 
 def load_families() -> None:

@@ -11,7 +11,6 @@ from plait.cli.train import (
     DataOption,
     FromOption,
     OverrideOption,
-    ProfileOption,
     RecipeArgument,
     start_override,
 )
@@ -29,7 +28,6 @@ def plan(
     recipe: RecipeArgument,
     data: DataOption = None,
     override: OverrideOption = None,
-    profile: ProfileOption = None,
     from_: FromOption = None,
     rows: Annotated[
         list[str] | None,
@@ -51,10 +49,10 @@ def plan(
 
     overrides = [*(override or ()), *start_override(from_)]
     if lists_members(recipe):
-        ensemble = read_ensemble(recipe, overrides, profile=profile)
+        ensemble = read_ensemble(recipe, overrides)
         _plan_members(ensemble, data, rows or (), as_json=as_json)
         return
-    planned = _plan(read_recipe(recipe, overrides, profile=profile), data, rows or ())
+    planned = _plan(read_recipe(recipe, overrides), data, rows or ())
     if as_json:
         _echo_json(planned.to_json())
         return

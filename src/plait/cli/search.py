@@ -10,7 +10,7 @@ import typer
 
 from plait.cli.commands import write_command
 from plait.cli.jobs import AddressOption, CpusOption, EngineOption, GpusOption, make_engine
-from plait.cli.train import DataOption, OverrideOption, ProfileOption, RecipeArgument
+from plait.cli.train import DataOption, OverrideOption, RecipeArgument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,6 @@ def search(
     ] = True,
     data: DataOption = None,
     override: OverrideOption = None,
-    profile: ProfileOption = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Seed, over the recipe's.")
     ] = None,
@@ -96,7 +95,7 @@ def search(
     from plait.errors import RunError
 
     overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
-    config = read_recipe(recipe, overrides, None, profile)
+    config = read_recipe(recipe, overrides)
     if out is None:
         if resume:
             raise RunError("--resume needs --out OUT, the folder to go on in")
@@ -110,7 +109,6 @@ def search(
         recipe=recipe,
         out=out,
         overrides=tuple(overrides),
-        profile=profile,
         data=data,
         space=space,
         folds=num_folds,
@@ -173,7 +171,6 @@ def _resume_command(wanted: Search) -> str:
         "--holdout": f"{1 / wanted.folds:.6g}" if wanted.folds and not several else None,
         "--no-prune": not wanted.prune,
         "--data": wanted.data,
-        "--profile": wanted.profile,
     }
     words, more = ["plait", "search", wanted.recipe], [*wanted.engine.words(), "--resume"]
     return write_command(words, options, wanted.overrides, more)

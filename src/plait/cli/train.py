@@ -45,17 +45,9 @@ OverrideOption = Annotated[
     typer.Option(
         "-o",
         "--override",
-        metavar="KEY=VALUE",
-        help="Set one of the recipe's settings, such as train.lr=3e-5; may be repeated.",
-    ),
-]
-ProfileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="NAME",
-        help="Run the recipe with another encoder, at its rate: small (e5-small), packaged, or "
-        "published for its own.",
+        metavar="KEY=VALUE|FILE",
+        help="Set one setting, such as train.lr=3e-5, or lay a .toml file over the recipe; may be "
+        "repeated.",
     ),
 ]
 FromOption = Annotated[
@@ -76,7 +68,6 @@ def train(
     ] = None,
     data: DataOption = None,
     override: OverrideOption = None,
-    profile: ProfileOption = None,
     from_: FromOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, same recipe.")
@@ -129,7 +120,7 @@ def train(
 
         asked = make_engine(engine, address, None, None)
         read = read_ensemble if lists_members(recipe) else read_recipe
-        config = read(recipe, [*overrides, *start_override(from_)], profile=profile)
+        config = read(recipe, [*overrides, *start_override(from_)])
         several = each_alone or isinstance(config, EnsembleConfig)
         if (jobs or 1) > 1 and not several:
             raise UsageError(
@@ -144,7 +135,7 @@ def train(
         more += asked.words()
         more += ["--workers", str(num_workers)] if num_workers > 1 else []
         more += ["--each-alone"] if each_alone else []
-        command = resume_command(recipe, place, data, overrides, profile, from_, more)
+        command = resume_command(recipe, place, data, overrides, from_, more)
         if isinstance(config, EnsembleConfig):
             from plait.cli.members import train_members
 
@@ -238,12 +229,11 @@ def resume_command(
     out: Path,
     data: str | None,
     overrides: list[str],
-    profile: str | None = None,
     start: str | None = None,
     more: Iterable[str] = (),
 ) -> str:
     """Write the command that goes on with a run."""
-    options = {"--out": out, "--data": data, "--profile": profile, "--from": start}
+    options = {"--out": out, "--data": data, "--from": start}
     words = [*launch_command(), "train", recipe]
     return write_command(words, options, overrides, ["--resume", *more])
 

@@ -16,7 +16,7 @@ from plait.cli.jobs import (
     JobsOption,
     make_engine,
 )
-from plait.cli.train import DataOption, OverrideOption, ProfileOption
+from plait.cli.train import DataOption, OverrideOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +35,6 @@ def train_all(
     jobs: JobsOption = None,
     data: DataOption = None,
     override: OverrideOption = None,
-    profile: ProfileOption = None,
     engine: EngineOption = "local",
     address: AddressOption = None,
     cpus: CpusOption = None,
@@ -54,9 +53,9 @@ def train_all(
     from plait.scale.running import Runs
 
     workers = make_engine(engine, address, cpus, gpus)
-    runs = _read(recipes, out, override or [], profile)
+    runs = _read(recipes, out, override or [])
     failed: dict[str, str] = {}
-    options = {"--out": out, "--jobs": jobs, "--data": data, "--profile": profile}
+    options = {"--out": out, "--jobs": jobs, "--data": data}
     words = ["plait", "train-all", *recipes]
     command = write_command(words, options, override or (), workers.words())
     train_at_once(Runs(runs, data, command), jobs, workers, failed=failed)
@@ -68,7 +67,7 @@ def train_all(
 
 
 def _read(
-    recipes: Sequence[str], out: Path, overrides: Sequence[str], profile: str | None
+    recipes: Sequence[str], out: Path, overrides: Sequence[str]
 ) -> dict[str, tuple[RunConfig, Path]]:
     """Read all recipes before the first is trained; refuse two that would share a folder."""
     from plait.config import lists_members, read_recipe
@@ -79,7 +78,7 @@ def _read(
     for recipe in recipes:
         if lists_members(recipe):
             raise UsageError(f"{recipe} lists members; train it by itself with `plait train`")
-        config = read_recipe(recipe, overrides, profile=profile)
+        config = read_recipe(recipe, overrides)
         name = config.name.replace("/", "-")
         if name in runs:
             raise UsageError(

@@ -13,12 +13,7 @@ settings live beside them and are checked by the registry when the run is built.
 """
 
 from plait.config.ensembles import EnsembleConfig, MembersConfig, lists_members, read_ensemble
-from plait.config.reading import (
-    list_recipes,
-    read_profile,
-    read_recipe,
-    read_resolved,
-)
+from plait.config.reading import list_recipes, read_recipe, read_resolved, split_overrides
 from plait.config.saving import differences, flatten, list_settings, to_toml
 from plait.config.sections import (
     BadRows,
@@ -30,7 +25,6 @@ from plait.config.sections import (
     FileConfig,
     Files,
     Part,
-    PublishedConfig,
     RangeConfig,
     RunConfig,
     SearchConfig,
@@ -53,7 +47,6 @@ __all__ = [
     "Files",
     "MembersConfig",
     "Part",
-    "PublishedConfig",
     "RangeConfig",
     "RunConfig",
     "SearchConfig",
@@ -68,8 +61,8 @@ __all__ = [
     "list_settings",
     "lists_members",
     "read_ensemble",
-    "read_profile",
     "read_recipe",
     "read_resolved",
+    "split_overrides",
     "to_toml",
 ]

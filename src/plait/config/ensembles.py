@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from plait.config.checking import validate
 from plait.config.reading import read_chain, resolve
-from plait.config.sections import PublishedConfig, RecipeName, RunConfig, Section
+from plait.config.sections import RecipeName, RunConfig, Section
 from plait.config.tables import merge, override
 from plait.errors import RecipeError
 
@@ -55,8 +55,6 @@ class EnsembleSections(Section):
     """A sentence for `plait list recipes`."""
     ensemble: MembersConfig
     """Who its members are."""
-    published: PublishedConfig | None = None
-    """The published row that it rebuilds; none unless set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,6 @@ class EnsembleConfig:
     members: dict[str, RunConfig]
     """By the names of their folders."""
     how: Literal["mode", "mean"]
-    published: PublishedConfig | None
     calibrate: Literal["temperatures", "offsets"] | None = None
 
 
@@ -77,13 +74,11 @@ def lists_members(recipe: str | Path) -> bool:
     return "ensemble" in read_chain(str(recipe))
 
 
-def read_ensemble(
-    recipe: str | Path, overrides: Iterable[str] = (), profile: str | None = None
-) -> EnsembleConfig:
+def read_ensemble(recipe: str | Path, overrides: Iterable[str] = ()) -> EnsembleConfig:
     """Read a recipe that lists members, and the members.
 
-    What it sets besides its own keys is laid over every member, and so are the profile and the
-    overrides, but for those of its own keys (`ensemble.how=mean`).
+    What it sets besides its own keys is laid over every member. So are the overrides, except
+    those of its own keys (`ensemble.how=mean`).
     """
     table = read_chain(str(recipe))
     if "ensemble" not in table:
@@ -118,7 +113,7 @@ def read_ensemble(
                 suffix += f"-fold-{fold + 1}"
             origin = f"{recipe}: {member}"
             changed = [*for_members, *own_settings]
-            config = resolve(merge(chain, table), changed, origin, profile=profile)
+            config = resolve(merge(chain, table), changed, origin)
             key = config.name.replace("/", "-") + suffix
             if key in members:
                 raise RecipeError(
@@ -127,4 +122,4 @@ def read_ensemble(
                 )
             members[key] = config
     about = (checked.name, checked.about)
-    return EnsembleConfig(*about, members, settings.how, checked.published, settings.calibrate)
+    return EnsembleConfig(*about, members, settings.how, settings.calibrate)

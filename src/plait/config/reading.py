@@ -18,20 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from importlib.resources.abc import Traversable
 
-PROFILES = "profiles"
-"""Folder of the packaged profiles, among the recipes."""
-
 
 def read_recipe(
     recipe: str | Path,
     overrides: Iterable[str] = (),
     extra: Mapping[str, Any] | None = None,
-    profile: str | None = None,
 ) -> RunConfig:
-    """Read a recipe by packaged name or path, with everything it extends and `key=value`s.
+    """Read a recipe by packaged name or path, with everything it extends.
 
-    A profile (another encoder, and the rate that suits it) is laid over the recipe, `extra`
-    over both, and the overrides come last. One that starts from a run is laid over that run's.
+    An override is `key=value` or a .toml file. The files are laid over the recipe first, then
+    `extra`, then the single settings. A recipe that starts from a run is laid over that run's
+    recipe.
     """
     table = read_chain(str(recipe))
     if "ensemble" in table:
@@ -39,7 +36,7 @@ def read_recipe(
             f"{recipe} lists the members of an ensemble, which `plait train` and `plait plan` "
             "take; name one of its members here"
         )
-    return resolve(table, overrides, str(recipe), extra=extra, profile=profile)
+    return resolve(table, overrides, str(recipe), extra=extra)
 
 
 def resolve(
@@ -48,13 +45,12 @@ def resolve(
     origin: str,
     *,
     extra: Mapping[str, Any] | None = None,
-    profile: str | None = None,
 ) -> RunConfig:
-    """Lay a profile, a table and overrides over a recipe, and check what comes of it."""
-    if profile is not None:
-        table = merge(table, read_profile(profile))
+    """Lay .toml files, a table and single settings over a recipe, and check the result."""
+    files, settings = split_overrides(overrides)
+    for file in files:
+        table = merge(table, read_chain(file))
     table = merge(table, extra or {})
-    settings = list(overrides)
     for setting in settings:
         if setting.partition("=")[0].split(".")[0].strip() == "start":
             override(table, setting)
@@ -65,6 +61,16 @@ def resolve(
     return validate(RunConfig, table, origin)
 
 
+def split_overrides(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Split overrides into .toml files and `key=value` settings, each in the order given."""
+    files: list[str] = []
+    settings: list[str] = []
+    for text in overrides:
+        is_file = "=" not in text and text.endswith(".toml")
+        (files if is_file else settings).append(text)
+    return files, settings
+
+
 def read_resolved(path: Path) -> RunConfig:
     """Read the recipe in a run's folder, which has everything already."""
     return validate(RunConfig, read_chain(str(path)), str(path))
@@ -73,14 +79,12 @@ def read_resolved(path: Path) -> RunConfig:
 def list_recipes() -> dict[str, dict[str, Any]]:
     """Return every packaged recipe's table by its name, as written (not extended).
 
-    Those without `about` are there to be extended by others; profiles are not among them.
+    Those without `about` are there to be extended by others.
     """
     found: dict[str, dict[str, Any]] = {}
 
     def walk(folder: Traversable, prefix: str) -> None:
         for item in sorted(folder.iterdir(), key=lambda i: i.name):
-            if f"{prefix}{item.name}" == PROFILES:
-                continue
             if item.is_dir():
                 walk(item, f"{prefix}{item.name}/")
             elif item.name.endswith(".toml"):
@@ -89,15 +93,6 @@ def list_recipes() -> dict[str, dict[str, Any]]:
 
     walk(resources.files("plait") / "recipes", "")
     return found
-
-
-def read_profile(name: str) -> dict[str, Any]:
-    """Read what a packaged profile lays over a recipe."""
-    folder = resources.files("plait") / "recipes" / PROFILES
-    known = {item.name.removesuffix(".toml"): item for item in folder.iterdir()}
-    if name not in known:
-        raise RecipeError(f"there is no profile {name!r}{suggest(name, known)}")
-    return tomllib.loads(known[name].read_text(encoding="utf-8"))
 
 
 def read_chain(
@@ -125,6 +120,7 @@ def read_chain(
     for parent in _words(table, "extends", origin):
         merged = merge(merged, read_chain(parent, folder, (*seen, this)))
     table.pop("extends", None)
+    table.pop("published", None)  # recipes of plait 0.1 have this table; it never set anything
     return merge(merged, table)
 
 

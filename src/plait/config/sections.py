@@ -443,23 +443,6 @@ class SearchConfig(Section):
         return values
 
 
-class PublishedConfig(Section):
-    """The published run that a recipe rebuilds, and what it reached: to read, not to train by."""
-
-    system: str
-    """Which report it is from."""
-    table: str = ""
-    """The report's table; empty where it has but one."""
-    row: str
-    """The row, in the report's words."""
-    figures: dict[str, float] = {}
-    """Dev figures as printed, by task or summary; none where the report gives none."""
-    note: str = ""
-    """What else the report says of it."""
-    alias: str | None = None
-    """The packaged recipe of the same run, where the report prints it twice."""
-
-
 class StartConfig(Section):
     """The run that a run starts from."""
 
@@ -528,8 +511,6 @@ class RunConfig(Section):
     """Settings of single stages, over those of [train]."""
     search: SearchConfig = SearchConfig()
     """What `plait search` tries."""
-    published: PublishedConfig | None = None
-    """The published row that the recipe rebuilds; none unless set."""
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:

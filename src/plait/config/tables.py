@@ -42,7 +42,7 @@ def override(table: dict[str, Any], setting: str) -> None:
     """Apply one `dotted.key=value`; the value is TOML, or a plain word."""
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
-        raise RecipeError(f"override {setting!r} is not of the form key=value")
+        raise RecipeError(f"override {setting!r} is not key=value, nor a .toml file")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

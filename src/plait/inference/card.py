@@ -320,9 +320,6 @@ def _settings(
         lines.append(f"Trained on {info['device']} in {info['precision']}, torch {info['torch']}.")
     for teacher in info.get("teachers", {}):
         lines.append(f"Stage {teacher} learnt from a teacher; run.json names it.")
-    if config.published is not None:
-        row = config.published
-        lines.append(f"It rebuilds a published run: {row.system}, {row.row}.")
     return [["## Training"], _table(heads, rows), lines]
 
 

@@ -117,7 +117,6 @@ def _restrict(
     table = config.model_dump()
     table["name"] = f"{config.name}-{task}"
     table["tasks"] = {task: table["tasks"][task]}
-    table["published"] = None  # what the joint run is compared with
     if table["start"] is not None:
         table["start"]["keep"] = False
     table["stages"] = tuple(n for n in config.stages if n in stages or n in pretraining)

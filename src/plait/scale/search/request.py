@@ -21,7 +21,6 @@ class Search:
     recipe: str
     out: Path
     overrides: tuple[str, ...] = ()
-    profile: str | None = None
     data: str | None = None
     space: Path | None = None
     """A file with a space, in place of the recipe's own."""
@@ -40,11 +39,11 @@ class Search:
 
     def read_config(self) -> RunConfig:
         """Read the recipe with its space, and refuse what no trial could be made of."""
-        config = read_recipe(self.recipe, self.overrides, None, self.profile)
+        config = read_recipe(self.recipe, self.overrides)
         if self.space is not None:
             config = config.model_copy(update={"search": read_space(self.space)})
         config = config.model_copy(update={"search": spell_teachers(config.search)})
-        check_space(config, self.recipe, self.overrides, self.profile)
+        check_space(config, self.recipe, self.overrides)
         if self.folds is None and not any(task.dev for task in config.tasks.values()):
             raise RecipeError(
                 f"{self.recipe} names no dev files to choose by; hold out some of the training "
@@ -55,7 +54,7 @@ class Search:
     def trial_config(self, settings: dict[str, Any], fold: int = 1) -> RunConfig:
         """Make the recipe of a run with some settings."""
         more = [write_override(key, value) for key, value in settings.items()]
-        config = read_recipe(self.recipe, [*self.overrides, *more], None, self.profile)
+        config = read_recipe(self.recipe, [*self.overrides, *more])
         return self._fold(config.model_copy(update={"search": SearchConfig()}), fold)
 
     def _fold(self, config: RunConfig, fold: int) -> RunConfig:

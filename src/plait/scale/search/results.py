@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from plait.config import RunConfig, SearchConfig, differences, read_recipe, to_toml
+from plait.config import (
+    RunConfig,
+    SearchConfig,
+    differences,
+    read_recipe,
+    split_overrides,
+    to_toml,
+)
 from plait.config.tables import override
 from plait.data.storage import write_text
 from plait.scale.search.space import show
@@ -75,7 +82,6 @@ def write_best(
     config: RunConfig,
     recipe: str,
     overrides: Sequence[str],
-    profile: str | None,
     data: str | None,
 ) -> None:
     """Write best.toml: what `config` is, as an extension of the recipe it was made of."""
@@ -87,10 +93,11 @@ def write_best(
         overrides = [*overrides, f"data.root={show(root)}"]
     config = config.model_copy(update=wanted)
     table: dict[str, Any] = {}
-    for setting in overrides:
+    files, settings = split_overrides(overrides)
+    for setting in settings:
         override(table, setting)
-    parents = [_name_from(out, recipe), *([f"profiles/{profile}"] if profile else [])]
-    table = {"name": config.name, "extends": parents if profile else parents[0]} | {
+    parents = [_name_from(out, parent) for parent in (recipe, *files)]
+    table = {"name": config.name, "extends": parents if files else parents[0]} | {
         key: value for key, value in table.items() if key != "name"
     }
     write_text(path, tomli_w.dumps(table))

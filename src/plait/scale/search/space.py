@@ -70,9 +70,7 @@ def _spell(key: str, value: Any) -> Any:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)
 
 
-def check_space(
-    config: RunConfig, recipe: str, overrides: Sequence[str], profile: str | None
-) -> None:
+def check_space(config: RunConfig, recipe: str, overrides: Sequence[str]) -> None:
     """Refuse a space with a key or a value that no run could have, before any trial.
 
     Each end of a range and each value is tried by itself; what goes wrong only together with
@@ -98,7 +96,7 @@ def check_space(
     for key, choices in space.items():
         for value in choices.values or (choices.low, choices.high):
             try:
-                tried = read_recipe(recipe, [*overrides, write_override(key, value)], None, profile)
+                tried = read_recipe(recipe, [*overrides, write_override(key, value)])
                 check_parts(tried)
                 build_tasks(tried)
             except RecipeError as error:

@@ -316,7 +316,6 @@ class _Session:
                 config,
                 search.recipe,
                 [*search.overrides, *more],
-                search.profile,
                 search.data,
             )
 

@@ -1,1 +1,0 @@
-"""The page's sections: each a function that returns lines."""
