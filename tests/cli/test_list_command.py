@@ -55,7 +55,7 @@ def test_the_recipes_alone(plait):
 
 def test_recipes_are_listed_by_folder(plait):
     out = plait("list", "recipes").out
-    assert "\n  system A (a published report)\n  a/annealed: " in out
+    assert "\n  system A (a published report)\n  a/annealed-ce: " in out
     headings = [line for line in out.splitlines() if line.startswith("  system ")]
     assert len(headings) == 4
 
