@@ -148,34 +148,3 @@ def test_few_shot(path):
     for encoder, shots in found["encoders"].items():
         cells = [f"{number(f['mean'])} ± {number(f['spread'])}" for f in shots]
         assert f"| {path.stem} | {encoder} | {' | '.join(cells)} |" in MEASURED
-
-
-def test_tokenising():
-    found = bench("measured", "tokenise-million.json")
-    starts = f"{found['first_start_s']:.0f} | {found['second_start_s']:.2f}"
-    assert f"| seconds | {starts} |" in MEASURED
-    peaks = f"{found['first_peak_mib']} | {found['second_peak_mib']}"
-    assert f"| peak memory, MiB | {peaks} |" in MEASURED
-    quora = bench("measured", "tokenise-quora.json")
-    assert f"{quora['settings']['rows']:,} pairs of the course's" in MEASURED
-    assert f"{quora['ratios']['plait']:.1f} times as fast here" in MEASURED
-    assert f"has {bench('tokenise.json')['ratios']['plait']:.1f}" in MEASURED
-
-
-def test_large_data():
-    record = bench("memory", "big_data.json")
-    for case, sides in record["plait"].items():
-        before = record["before"]["plait"][case]
-        for turn in ("first", "second"):
-            own, old = sides[turn], before[turn]
-            memory = f"{old['own_peak_mib']:,} | {own['own_peak_mib']:,}"
-            assert f"| {case} | {turn} | {memory} | {own['cpu_seconds']:.0f} |" in MEASURED
-
-
-def test_explanations():
-    how = (ROOT / "docs" / "how-to" / "explain.md").read_text(encoding="utf-8")
-    for name, side in bench("measured", "explain.json")["sides"].items():
-        pairs = zip(side["lost"], side["error"], strict=True)
-        cells = (f"{number(lost)} ± {number(error)}" for lost, error in pairs)
-        assert f"| {name} | {' | '.join(cells)} |" in MEASURED
-        assert f"{side['lost'][2]:.2f}" in how

@@ -87,12 +87,12 @@ def test_what_does_not_go_together_is_refused(plait, trained, tmp_path, monkeypa
     assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.parametrize("command", ["search", "reproduce", "train-all", "predict"])
+@pytest.mark.parametrize("command", ["search", "compare", "train-all", "predict"])
 def test_without_ray_it_says_what_to_install(plait, monkeypatch, tmp_path, trained, command):
     monkeypatch.setitem(sys.modules, "ray", None)
     words = {
         "search": ["demo", "--out", tmp_path / "x"],
-        "reproduce": ["a/2", "--out", tmp_path / "x"],
+        "compare": ["demo", "--out", tmp_path / "x"],
         "train-all": ["demo", "--out", tmp_path / "x"],
         "predict": [trained, "--input", "*.csv", "--output", tmp_path / "x"],
     }

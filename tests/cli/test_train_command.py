@@ -57,7 +57,7 @@ def test_a_run_gets_a_folder_of_its_own(plait, tiny_recipe, tmp_path, monkeypatc
         (["corse"], "no recipe 'corse'; did you mean 'course'?"),
         (["nowhere.toml"], "no recipe file nowhere.toml"),
         (["course", "-o", "train.epohcs=2"], "train.epohcs is not a setting; did you mean"),
-        (["course", "-o", "epochs"], "not of the form key=value"),
+        (["course", "-o", "epochs"], "is not key=value, nor a .toml file"),
         (["course", "--data", "nowhere"], "no data folder nowhere (set by --data)"),
         (["course", "--resume"], "--resume needs --out"),
         (["course", "--resume", "--out", "nowhere"], "no run at nowhere to resume"),

@@ -1,6 +1,6 @@
 """The one place that chooses settings: what a recipe leaves out follows from its tasks.
 
-`plait new`, the estimators, `plait fewshot` and `plait train` ask `choose`. Each choice carries its
+`plait new`, the estimators and `plait train` ask `choose`. Each choice carries its
 reason; docs/defaults.md has the measurements behind it. What a recipe sets is never changed.
 """
 
