@@ -93,8 +93,8 @@ def write_rows(folder: Path, num_rows: int, num_files: int) -> float:
 
 def predict(run: Path, folder: Path, num_rows: int) -> tuple[list[float], int]:
     """Answer the rows; return the memory held at each look, and how many workers were killed."""
-    words = [sys.executable, "-m", "plait", "predict", str(run), "--engine", "ray"]
-    words += ["--input", str(folder / "rows" / "*.csv"), "--output", str(folder / "answers")]
+    words = [sys.executable, "-m", "plait", "predict", str(run), "--jobs", "ray"]
+    words += ["--input", str(folder / "rows" / "*.csv"), "--out", str(folder / "answers")]
     words += ["--task", TASK, "--format", "parquet"]
     memory, killed = [], 0
     with (

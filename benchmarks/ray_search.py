@@ -70,8 +70,8 @@ def make_words(folder: Path, num_trials: int, jobs: int | None) -> list[str]:
     tokenizer = find_encoder("packaged").tokenizer
     encoder = encoders.write_encoder("mini", tokenizer, folder / "encoder")
     (folder / "space.toml").write_text(SPACE, encoding="utf-8")
-    words = [sys.executable, "-m", "plait", "search", "demo", "--engine", "ray"]
-    words += ["--space", str(folder / "space.toml"), "--out", str(folder / "search")]
+    words = [sys.executable, "-m", "plait", "search", "demo", "--jobs", "ray"]
+    words += ["-o", str(folder / "space.toml"), "--out", str(folder / "search")]
     words += ["--trials", str(num_trials)]
     words += ["--jobs", str(jobs)] if jobs else []
     for override in (f"encoder.source={encoder}", *SHORT):

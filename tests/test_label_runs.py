@@ -172,7 +172,7 @@ def test_what_commands_print(run, words, tmp_path):
     shown = words("evaluate", folder, "--task", "moods")
     assert "micro_f1" in shown
     assert "label" in shown.splitlines()[2]
-    words("submit", folder, "--out", tmp_path / "answers", "--split", "test")
+    words("predict", folder, "--split", "test", "--out", tmp_path / "answers")
     with (tmp_path / "answers" / "moods-test-output.csv").open() as file:
         answers = {row["id"]: row["Predicted_moods"] for row in csv.DictReader(file)}
     assert len(answers) == 24

@@ -207,10 +207,10 @@ def test_scores_and_the_best_so_far(tmp_path):
     display.scores(9, "dev", scores(0.125, mood=0.125))
     assert file.getvalue().splitlines() == [
         f"training tiny on mood in {tmp_path}",
-        "  dev before training: mood .900  overall .900",
-        "  dev after 5 updates: mood .250  overall .250  best so far",
-        "train after 5 updates: mood .500  overall .500",
-        "  dev after 9 updates: mood .125  overall .125",
+        "  dev before training: mood .900  average .900",
+        "  dev after 5 updates: mood .250  average .250  best so far",
+        "train after 5 updates: mood .500  average .500",
+        "  dev after 9 updates: mood .125  average .125",
     ]
     assert display.first_scores == {"mood": 0.9}
 

@@ -61,7 +61,7 @@ class Walk:
 
     def type(self, command: Command) -> None:
         """Run one command; one that the page shows failing must fail in the same words."""
-        extra = self.overrides if command.words[0] in ("train", "check", "pairs", "vary") else []
+        extra = self.overrides if command.words[0] in ("train", "check", "augment") else []
         with pytest.raises(SystemExit) as ended:
             main([*map(os.path.expanduser, command.words), *extra])  # as a shell does
         said = self.capsys.readouterr()

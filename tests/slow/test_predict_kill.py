@@ -31,7 +31,7 @@ def texts(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_what_was_killed_goes_on_to_the_same_bytes(tiny_run, texts, tmp_path, number, ending):
     def command(out, *more):
-        words = ["predict", tiny_run, "--task", "mood", "--input", texts, "--output", out, *more]
+        words = ["predict", tiny_run, "--task", "mood", "--input", texts, "--out", out, *more]
         return [sys.executable, "-m", "plait", *map(str, words)]
 
     whole, out = tmp_path / f"whole.{ending}", tmp_path / f"out.{ending}"

@@ -104,8 +104,17 @@ def test_a_search_that_loses_a_worker_has_every_trial(tiny_recipe, tmp_path):
     space = tmp_path / "space.toml"
     space.write_text('[search.space]\n"train.lr" = {low = 1e-4, high = 1e-2}\n')
     process = start(
-        *("search", tiny_recipe(), "--space", space, "--out", tmp_path / "out", "--no-prune"),
-        *("--trials", 5, "--jobs", 2, "--engine", "ray", "-o", "train.epochs=20"),
+        *("search", tiny_recipe(), "-o", space, "--out", tmp_path / "out"),
+        *(
+            "-o",
+            "search.prune=false",
+            "--trials",
+            5,
+            "--jobs",
+            "ray,runs=2",
+            "-o",
+            "train.epochs=20",
+        ),
     )
     worker = wait_until(lambda: find_workers(process.pid, "trial 2"), process)[0]
     wait_until((tmp_path / "out" / "trials" / "002" / "metrics.jsonl").exists, process)
@@ -118,8 +127,8 @@ def test_a_search_that_loses_a_worker_has_every_trial(tiny_recipe, tmp_path):
 
 
 def test_a_prediction_that_loses_a_worker_answers_every_row_once(tiny_run, rows, tmp_path):
-    words = ["predict", tiny_run, "--task", "mood", "--input", rows, "--output", tmp_path / "out"]
-    process = start(*words, "--engine", "ray")
+    words = ["predict", tiny_run, "--task", "mood", "--input", rows, "--out", tmp_path / "out"]
+    process = start(*words, "--jobs", "ray")
     wait_until(lambda: count_parts(tmp_path / "out") > 1, process)
     os.kill(wait_until(lambda: find_workers(process.pid, "_answer"), process)[0], signal.SIGKILL)
     code, said = end(process)
@@ -129,8 +138,8 @@ def test_a_prediction_that_loses_a_worker_answers_every_row_once(tiny_run, rows,
 
 
 def test_a_prediction_stopped_by_ctrl_c_goes_on(tiny_run, rows, tmp_path):
-    words = ["predict", tiny_run, "--task", "mood", "--input", rows, "--output", tmp_path / "out"]
-    process = start(*words, "--engine", "ray")
+    words = ["predict", tiny_run, "--task", "mood", "--input", rows, "--out", tmp_path / "out"]
+    process = start(*words, "--jobs", "ray")
     wait_until(lambda: count_parts(tmp_path / "out") > 1, process)
     os.killpg(process.pid, signal.SIGINT)
     code, said = end(process)
@@ -200,7 +209,7 @@ def test_runs_of_a_lost_node_are_tried_again_on_another(two_nodes, tiny_recipe, 
         recipes.append(path)
     out = tmp_path / "runs"
     process = start(
-        *("train-all", *recipes, "--out", out, "--engine", "ray", "--address", address),
+        *("train", *recipes, "--out", out, "--jobs", f"ray:{address}"),
         *("-o", "train.epochs=300"),
         env=settings,
     )

@@ -25,7 +25,7 @@ SETTINGS = ("train.tasks=['mood']", "train.epochs=60", "train.eval_every=20", "s
 def start(recipe: Path, out: Path) -> subprocess.Popen[bytes]:
     space = recipe.parent / "space.toml"
     space.write_text(SPACE, encoding="utf-8")
-    words = [sys.executable, "-m", "plait", "search", str(recipe), "--space", str(space)]
+    words = [sys.executable, "-m", "plait", "search", str(recipe), "-o", str(space)]
     words += ["--out", str(out), "--trials", "2", *(["--resume"] if out.exists() else [])]
     for setting in SETTINGS:
         words += ["-o", setting]

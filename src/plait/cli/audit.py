@@ -1,4 +1,4 @@
-"""`plait audit`: what a run's answers do when texts change in ways that should matter, or not."""
+"""`plait audit`: how predictions change when texts change."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.evaluate import (
-    DeviceOption,
+from plait.cli.evaluate import load_watched
+from plait.cli.options import (
+    DataOption,
     RunArgument,
     TasksOption,
     check_new_file,
-    load_watched,
     require_writable,
 )
-from plait.cli.train import DataOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 LISTS = ("summary", "probes")
-"""Keys of a score card whose entries each name their task."""
+"""Keys of the result whose entries each name their task."""
 
 
 def audit(
@@ -38,49 +37,34 @@ def audit(
         typer.Option(
             "--positive",
             metavar="LABEL",
-            help="Label that praises, or high or low of scores, where its word does not say so.",
+            help="Positive label, or high or low for scores, if the names do not say.",
         ),
     ] = None,
     rows: Annotated[
         int,
         typer.Option(
-            "--rows", metavar="N", min=0, help="Dev rows a probe; 0 for plait's own texts alone."
+            "--rows", metavar="N", min=0, help="Dev rows per probe; 0 uses only sentences."
         ),
     ] = 200,
     words: Annotated[
         Path | None,
-        typer.Option(
-            "--words", metavar="FILE", help="Words and sentences of yours, in any language (TOML)."
-        ),
+        typer.Option("--words", metavar="FILE", help="Your own words and sentences (TOML)."),
     ] = None,
-    english: Annotated[
-        bool,
-        typer.Option(
-            "--english/--no-english", help="Try plait's own sentences and words, all English."
-        ),
-    ] = True,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="Seed of what is drawn.")
-    ] = 0,
     data: DataOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="FILE", help="Score card as JSON; RUN/audit.json unless set."
-        ),
+        typer.Option("--out", metavar="FILE", help="Result as JSON. Default: RUN/audit.json."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
-    device: DeviceOption = "auto",
 ) -> None:
-    """Probe a run with changed texts and keep a score card.
+    """Test how predictions change when texts change.
 
-    Swaps of gendered words, names, nationalities, religions and festivals, beside neutral swaps;
-    slips, case, punctuation and spaces; both orders of a pair; 'not'; words that change places.
-    On sentences of plait's own, and on dev rows. Shown are the part of the answers that change and
-    how far they move, from 0 to 1.
+    The changes are swaps of gendered words, names, nationalities, religions and festivals, compared
+    with neutral swaps; typing errors, case, punctuation and spaces; the order of a pair; negation;
+    and word order. They are made in built-in sentences and in dev rows. The table shows the share
+    of predictions that change, and the mean change from 0 to 1.
 
-    plait's own sentences, and the words it looks for in rows, are English. --words brings yours,
-    and --no-english leaves plait's out.
+    The built-in sentences and words are English. --words adds yours, in any language; english =
+    false in that file leaves out the built-in ones.
     """
     import json
     from contextlib import nullcontext
@@ -90,12 +74,13 @@ def audit(
     if out is not None:
         check_new_file(out, "--out")
     else:
-        require_writable(run, "the score card")
+        require_writable(run, "the result")
     with Display() as display:
         from plait.analysis.audit import read_own
 
         own = None if words is None else read_own(words)
-        answerer = load_watched(run, device, display, "probing")
+        english = own is None or own.english
+        answerer = load_watched(run, "auto", display, "probing")
         texts = _read_texts(answerer, task, data, display) if rows else {}
         from plait.analysis.audit import FILE
         from plait.analysis.audit import audit as probe
@@ -108,7 +93,6 @@ def audit(
             tasks=task,
             positive=positive,
             most=rows,
-            seed=seed,
             own=own,
             english=english,
         )
@@ -119,20 +103,17 @@ def audit(
         text = json.dumps(values, indent=1, allow_nan=False, ensure_ascii=False)
         with card_renewed(run) if out is None else nullcontext():
             write_text(path, text + "\n")
-    if as_json:
-        typer.echo(text)
-        return
     _show(card)
     if english:
         typer.echo(
-            "\nplait's own sentences, and the words it looks for in rows, are English: for texts "
-            "in another language, bring yours with --words and leave these out with --no-english."
+            "\nThe built-in sentences and words are English. For texts in another language, give "
+            "your own with --words and set english = false in that file."
         )
-    typer.echo(f"\nThe score card, with every interval and more examples, is in {path}.")
+    typer.echo(f"\nAll intervals and more examples are in {path}.")
 
 
 def _with_others(path: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Keep what an earlier audit of the same model found for other tasks."""
+    """Add the results of an earlier audit of the same model for other tasks."""
     import json
 
     try:
@@ -153,7 +134,7 @@ def _with_others(path: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _join_settings(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Tell of both audits what was tried: English or not, whose words, how many rows."""
+    """Return the settings of both audits."""
     return new | {
         "english": new["english"] or old.get("english", True),
         "own": sorted({*old.get("own", ()), *new["own"]}),
@@ -164,9 +145,9 @@ def _join_settings(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 def _read_texts(
     answerer: Answerer, tasks: list[str] | None, data: str | None, display: Display
 ) -> dict[str, list[tuple[str, ...]]]:
-    """Read the texts of the dev rows; their labels are not asked for.
+    """Read the texts of the dev rows, without their labels.
 
-    Where a row cannot be read, those are taken that training takes, if the recipe skips bad rows.
+    If a row cannot be read, only the rows that training uses are read (bad_rows = "skip").
     """
     from plait.errors import DataError
 
@@ -183,15 +164,14 @@ def _read_texts(
         try:
             datasets = load(labelled=True)
         except DataError:
-            told = str(error)
-            raise DataError(f"{told}; --rows 0 audits on plait's own texts alone") from error
+            raise DataError(f"{error}; --rows 0 uses only sentences") from error
     found = {
         name: [texts for texts in dataset.texts() if all(texts)]
         for name, dataset in datasets.items()
     }
     for name in tasks or answerer.tasks:
         if name not in found:
-            display.note(f"task {name!r} has no dev files: only sentences are tried")
+            display.note(f"task {name!r} has no dev files: only sentences are used")
     return found
 
 
@@ -203,7 +183,7 @@ def _show(card: Card) -> None:
     console = make_console()
     for number, (task, group) in enumerate(groupby(card.results, key=lambda r: r.task)):
         results = list(group)
-        rows = [["probe", "texts", "changed", "moved", "neutral", "measured"]]
+        rows = [["probe", "texts", "changed", "mean change", "neutral", "verdict"]]
         for result in results:
             neutral = result.neutral
             beside = "" if neutral is None else figure(neutral["mean_change"])
@@ -216,16 +196,16 @@ def _show(card: Card) -> None:
 
 
 def _show_examples(console: Console, results: list[Result]) -> None:
-    """Print what moved farthest though it should stay, and least though it should move."""
+    """Print the largest unwanted change, and the smallest where a change is expected."""
     moved = [r for r in results if r.should == "stay" and r.examples]
     stayed = [r for r in results if r.should == "move" and r.examples]
-    told = []
+    shown = []
     if moved:
-        told.append(("moved farthest", max(moved, key=lambda r: r.examples[0].change)))
+        shown.append(("largest change", max(moved, key=lambda r: r.examples[0].change)))
     if stayed:
-        told.append(("moved least", min(stayed, key=lambda r: r.examples[0].change)))
-    for word, result in told:
+        shown.append(("smallest change", min(stayed, key=lambda r: r.examples[0].change)))
+    for word, result in shown:
         example = result.examples[0]
-        console.print(f"{word} ({result.probe}): {example.answer_before}, {example.answer_after}")
+        console.print(f"{word} ({result.probe}): {example.answer_before} -> {example.answer_after}")
         for texts in (example.before, example.after):
             console.print(f"  {' | '.join(texts)}")

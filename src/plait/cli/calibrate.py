@@ -1,4 +1,4 @@
-"""`plait calibrate`: make a run's probabilities ones that can be believed."""
+"""`plait calibrate`: calibrate a run's probabilities on held-out data."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, RunArgument
-from plait.cli.train import DataOption
+from plait.cli.options import DataOption, RunArgument
 from plait.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 FEW = 50
-"""Rows below which a temperature is noted to hang on chance."""
+"""Number of rows below which a note says that the temperature is unreliable."""
 
 
 def calibrate(
@@ -29,8 +28,7 @@ def calibrate(
         bool,
         typer.Option(
             "--left-out",
-            help="Fit on training rows that the run left out (data.leave_out), instead of dev; of "
-            "an ensemble, each member on its own.",
+            help="Fit on the training rows that the run left out, not on dev.",
         ),
     ] = False,
     source: Annotated[
@@ -38,42 +36,37 @@ def calibrate(
         typer.Option(
             "--from",
             metavar="OTHER",
-            help="Fit on training rows that another run or ensemble of the same recipe left out, "
-            "for a run that was trained on all.",
+            help="Fit on the training rows that another run of the recipe left out.",
         ),
     ] = None,
     offsets: Annotated[
         bool,
         typer.Option(
             "--offsets",
-            help="Fit an offset for each class as well; then answers may change.",
+            help="Also fit an offset per class; predictions may change.",
         ),
     ] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the calibration away again.")] = False,
-    device: DeviceOption = "auto",
+    undo: Annotated[bool, typer.Option("--undo", help="Remove the calibration.")] = False,
 ) -> None:
-    """Make how sure a run is match how often it is right.
+    """Calibrate a run's probabilities on held-out data.
 
-    One temperature per task of classes is fitted on dev, and its probabilities are scaled by it
-    from then on; what is answered never changes, but with --offsets. The figures shown after are of
-    each half of the rows under what suits the other half; the one kept, in RUN/calibration.json, is
-    fitted on all of them, whose own figures would flatter it.
+    One temperature per classification task is fitted on dev and kept in RUN/calibration.json; all
+    later predictions use it. Predicted classes do not change, except with --offsets. The table
+    shows two-fold cross-validated figures; the temperature that is kept is fitted on all rows.
 
-    Added data may shift how often each class is answered; --left-out --offsets brings that back to
-    how often it stands in the task's first training file, without a look at dev. For a run that
-    left nothing out, --from takes what others of its recipe left out:
-
-    plait calibrate runs/all --from runs/folds --offsets
+    With data.leave_out, a run leaves out training rows; --left-out fits on those, separately for
+    each member of an ensemble. With --offsets this restores the original class frequencies of the
+    task's first training file without using dev.
     """
     if source is not None and (left_out or undo):
         also = "--left-out" if left_out else "--undo"
-        raise UsageError(f"--from and {also} do not go together; leave one of them out")
+        raise UsageError(f"use --from or {also}, not both")
     if undo:
-        from plait.inference.fitting.calibrate import undo as take_away
+        from plait.inference.fitting.calibrate import undo as remove
 
-        there = take_away(run, left_out=left_out)
+        there = remove(run, left_out=left_out)
         typer.echo(f"{run} is {'no longer' if there else 'not'} calibrated.")
-        _tell_outgrown(run)
+        _note_outdated(run)
         return
     from plait.cli.display import Display
 
@@ -87,7 +80,6 @@ def calibrate(
 
         how: dict[str, Any] = {
             "data": data,
-            "device": device,
             "offsets": offsets,
             "reading": display.reading,
             "answering": display.scoring,
@@ -99,19 +91,16 @@ def calibrate(
             fits = borrow(run, source, **how)
         for name, fit in fits.items():
             if fit.rows < FEW:
-                display.note(
-                    f"{name}: {fit.rows} {rows} rows are few, and another few could tell quite "
-                    "another temperature"
-                )
+                display.note(f"{name}: only {fit.rows} {rows} rows: the temperature is unreliable")
             if fit.is_worse:
                 display.note(
-                    f"{name}: on rows that it was not fitted on, a temperature makes the log loss "
-                    f"worse; better --undo, or bring more {rows} rows"
+                    f"{name}: calibration increases the log loss on rows it was not fitted on; "
+                    f"use --undo, or more {rows} rows"
                 )
             if fit.at_the_limit:
                 display.note(
-                    f"the temperature of {name} is at the end of what is tried: {rows} rows have "
-                    "too few mistakes, or too few right answers, to tell one"
+                    f"{name}: the temperature is at the limit of its range: the {rows} rows have "
+                    "too few errors, or too few correct predictions"
                 )
     _show(fits, offsets=offsets)
     in_members = each and is_ensemble(run)
@@ -120,14 +109,14 @@ def calibrate(
         f"plait calibrate {quote(str(run))}{' --left-out' if left_out or in_members else ''} --undo"
     )
     typer.echo(
-        f"\nAfter: each half of the {rows} rows under what suits the other half."
-        f"\nKept in {place}, fitted on all of them; `{again}` takes it away."
+        f"\nThe figures after calibration are two-fold cross-validated on the {rows} rows."
+        f"\nThe calibration, fitted on all of them, is kept in {place}; `{again}` removes it."
     )
-    _tell_outgrown(run)
+    _note_outdated(run)
 
 
-def _tell_outgrown(run: Path) -> None:
-    """Say so where an ensemble's own calibration fits its members no longer, and is refused."""
+def _note_outdated(run: Path) -> None:
+    """Print that an ensemble's own calibration no longer fits its members."""
     from plait.inference.calibration import FILE
     from plait.inference.ensemble import is_ensemble, read_calibrations
 
@@ -137,8 +126,8 @@ def _tell_outgrown(run: Path) -> None:
         read_calibrations(run)
     except RunError:
         typer.echo(
-            f"{run} itself was calibrated with its members as they were before: "
-            f"`plait calibrate {quote(str(run))}` does it anew, or takes it away with --undo."
+            f"The calibration of {run} itself was made for its members as they were before: "
+            f"`plait calibrate {quote(str(run))}` renews it, --undo removes it."
         )
 
 

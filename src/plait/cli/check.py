@@ -1,4 +1,4 @@
-"""`plait check`: look through a recipe's data before training."""
+"""`plait check`: check the data of a recipe before training."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.evaluate import JsonOption
-from plait.cli.train import DataOption, OverrideOption, RecipeArgument
+from plait.cli.options import (
+    DataOption,
+    JsonOption,
+    OverrideOption,
+    RecipeArgument,
+    check_new_file,
+)
 from plait.errors import counted
 
 if TYPE_CHECKING:
@@ -17,9 +22,9 @@ if TYPE_CHECKING:
     from plait.analysis.check import Finding, Report, SplitSummary
 
 MOST_PLACES = 5
-"""Lines that are named; --json and --csv have all."""
+"""Lines shown per finding; --json and --csv have all."""
 MOST_SHOWN = 1000
-"""Letters of a text that --show shows; --csv and --json have all."""
+"""Characters shown of a text with --show; --csv and --json have all."""
 
 
 def check(
@@ -30,33 +35,32 @@ def check(
         bool,
         typer.Option(
             "--mislabelled",
-            help="Look for wrong labels, too: encodes every training and dev text once.",
+            help="Also look for wrong labels; encodes every text once.",
         ),
     ] = False,
     show: Annotated[
         bool,
-        typer.Option("--show", help="Show the texts found, personal data too, not lines alone."),
+        typer.Option("--show", help="Show the texts, including personal data."),
     ] = False,
     as_json: JsonOption = False,
     csv: Annotated[
         Path | None,
-        typer.Option("--csv", metavar="FILE", help="Write a line for every row found into FILE."),
+        typer.Option("--csv", metavar="FILE", help="Write every row that was found."),
     ] = None,
 ) -> None:
-    """Look through the data of a recipe before training on it.
+    """Check the data of a recipe before training.
 
-    Counts, label balance and lengths of every split; rows that cannot be used, duplicates,
-    contradicting labels, rows in two splits, very short texts, texts that will be cut, and
-    personal data, each with file, line and what to do. Nothing is changed. Exits with 2 if
-    training would stop.
+    Shows the number of rows, label balance and text lengths of every split, and finds bad rows,
+    duplicates, contradictory labels, rows in two splits, very short or truncated texts, and
+    personal data. Every finding names files and lines and says what to do. The exit code is 2
+    if training would stop.
     """
     from plait.cli.display import Display
     from plait.config import read_recipe
-    from plait.errors import RunError
 
     config = read_recipe(recipe, override or ())
-    if csv is not None and csv.exists():
-        raise RunError(f"{csv} exists already and is not overwritten; choose another --csv")
+    if csv is not None:
+        check_new_file(csv, "--csv")
     with Display() as display:
         display.begin("loading")
         from plait.analysis.check import check_recipe
@@ -86,19 +90,21 @@ def _show(report: Report, *, show: bool) -> None:
 
     console = make_console()
     if report.splits:
-        rows = [["task", "split", "labels", "rows", "tokens", "95%", "longest", "cut", "unknown"]]
+        rows = [
+            ["task", "split", "labels", "rows", "tokens", "95%", "longest", "truncated", "unknown"]
+        ]
         rows += [_row(split) for split in report.splits]
         print_table(console, rows, num_words=3)
     for finding in report.findings:
         _show_finding(console, finding, show=show)
     if not report.findings:
-        console.print("\nNothing found.")
+        console.print("\nNo findings.")
         return
     counts = dict.fromkeys(("stop", "warning", "note"), 0)
     for finding in report.findings:
         counts[finding.level] += 1
     stop, warning, note = counts.values()
-    end = f"{stop} would stop training" if stop else "nothing would stop training"
+    end = f"{counted(stop, 'error')} would stop training" if stop else "no errors"
     console.print(f"\n{end}; {counted(warning, 'warning')}, {counted(note, 'note')}")
 
 
@@ -111,7 +117,7 @@ def _row(split: SplitSummary) -> list[str]:
 
 
 def _labels(split: SplitSummary) -> str:
-    """Write the share of each class, or the range of scores, in few words."""
+    """Return the share of each class, or the range of scores."""
     from plait.cli.display import shorten
 
     if split.scores:
@@ -154,7 +160,6 @@ def _show_finding(console: Console, finding: Finding, *, show: bool) -> None:
 def _write_csv(path: Path, report: Report, *, show: bool) -> None:
     import csv
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     header = ["check", "level", "task", "split", "file", "line", "detail", "sentence"]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.commands import write_command
-from plait.cli.evaluate import JsonOption
-from plait.cli.jobs import AddressOption, EngineOption, JobsOption, make_engine
-from plait.cli.train import DataOption, OverrideOption
+from plait.cli.options import (
+    DataOption,
+    JobsOption,
+    JsonOption,
+    OverrideOption,
+    resume_command,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +27,7 @@ def compare(
     recipes: Annotated[
         list[str],
         typer.Argument(
-            metavar="RECIPE...",
+            metavar="RECIPE",
             help="Packaged recipes or .toml files to train, or folders of finished runs.",
         ),
     ],
@@ -37,14 +40,12 @@ def compare(
     ] = 3,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="NAME", help="Reference recipe; the first unless set."),
+        typer.Option("--against", metavar="NAME", help="Reference recipe. Default: the first."),
     ] = None,
     jobs: JobsOption = None,
     data: DataOption = None,
     override: OverrideOption = None,
     as_json: JsonOption = False,
-    engine: EngineOption = "local",
-    address: AddressOption = None,
 ) -> None:
     """Train recipes with several seeds and test the differences.
 
@@ -57,10 +58,14 @@ def compare(
     trained. Folders of finished runs can be named in place of recipes.
     """
     from plait.analysis.seeds import compare_runs, find_runs
-    from plait.cli.jobs import train_at_once
-    from plait.errors import RunError, UsageError
+    from plait.cli.runs import raise_failed, train_runs
+    from plait.errors import UsageError
+    from plait.scale import Jobs
+    from plait.scale.cluster import check_engine
     from plait.scale.running import Runs
 
+    how = Jobs.read(jobs)
+    check_engine(how.engine)
     folders: list[Path] = []
     wanted: dict[str, tuple[RunConfig, Path]] = {}
     named = [name for name in recipes if not Path(name).is_dir()]
@@ -75,16 +80,12 @@ def compare(
             folders += [folder for _, folder in new[name].values()]
     failed: dict[str, str] = {}
     if wanted:
-        workers = make_engine(engine, address, None, None)
-        options = {"--out": out, "--seeds": seeds, "--against": against, "--jobs": jobs}
-        words = ["plait", "compare", *recipes]
-        command = write_command(words, options | {"--data": data}, override or (), workers.words())
-        train_at_once(Runs(wanted, data, command), jobs, workers, failed=failed)
+        command = resume_command(resume=False)
+        failed = train_runs(Runs(wanted, data, command), how)
     lost = {wanted[name][1] for name in failed}
     if remaining := [folder for folder in folders if folder not in lost]:
         _show(compare_runs(remaining, against), out, as_json=as_json)
-    if failed:
-        raise RunError(f"{len(failed)} runs failed: {', '.join(failed)} (errors above)")
+    raise_failed(failed)
 
 
 def _plan(

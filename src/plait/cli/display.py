@@ -1,6 +1,6 @@
-"""What long work looks like: one live line on a terminal, a plain line now and then elsewhere.
+"""Progress, notes and tables: a live line on a terminal, a line every 10 seconds in a log file.
 
-All of it goes to standard error, so that standard output holds results alone.
+Progress and notes go to standard error; standard output has only results.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
     from plait.training.loop import StepRecord
 
 PLAIN_SECONDS = 10.0
-"""Between two plain lines, so that a log file stays readable."""
+"""Seconds between two lines in a log file."""
 
 BAR = 24
-"""Columns of the bar where there is room."""
+"""Width of the progress bar, in columns."""
 
 
 class _Console(Console):
-    """Shows what a terminal would obey in texts; styles are its own."""
+    """Replaces control characters in the texts it prints."""
 
     def render_str(self, text: str, *args: Any, **kwargs: Any) -> Text:
-        """Make a text of a string, as all that is printed passes."""
+        """Return the text without control characters."""
         return super().render_str(show_controls(text), *args, **kwargs)
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console that prints texts as they are: no markup, no emoji, no line breaks."""
+    """Return a console without markup, emoji codes or line wrapping."""
     return _Console(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 @dataclass(slots=True)
 class _Work:
-    """Something of known length that is under way; of unknown length where `total` is 0."""
+    """Work in progress; `total` is 0 if its length is unknown."""
 
     what: str
     done: int = 0
     total: int = 0
     is_bytes: bool = False
     seconds: float = 0.0
-    """Time that the steps counted in `timed` took."""
+    """Time that the `timed` steps took."""
     timed: int = 0
 
     def count(self) -> str:
@@ -70,20 +70,20 @@ class _Work:
 
 
 class Display(Listener):
-    """Shows progress, losses, scores and time left; a context that takes its line away."""
+    """Shows progress, losses, scores and the time left; a context manager that clears its line."""
 
     def __init__(self, console: Console | None = None):
         self.console = console or make_console(stderr=True)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal
         self.first_scores: dict[str, float] = {}
         self._best = -1
-        """Updates after which the model was best."""
+        """Number of updates of the best model."""
         self._limited = False
-        """Whether scores are of some rows only while it trains."""
+        """Whether scores during training use only some rows."""
         self._losses: dict[str, float] = {}
         self._training: _Work | None = None
         self._side: _Work | None = None
-        """Reading or scoring, shown instead of training while it goes on."""
+        """Reading or scoring, shown instead of training."""
         self._mark = self._last = time.monotonic()
         # Standard output is left alone: it may go into a file while this is on a terminal.
         self._screen = Live(
@@ -101,30 +101,30 @@ class Display(Listener):
         self.close()
 
     def close(self) -> None:
-        """Take the line away."""
+        """Clear the progress line."""
         self._screen.stop()
 
     # --- work ---
 
     def begin(self, what: str) -> None:
-        """Say on a terminal what is going on that cannot be measured."""
+        """Show work without a known length, on a terminal."""
         self._side = _Work(what)
         self._start_screen()
 
     def reading(self, what: str, done: int, total: int) -> None:
-        """Show how far reading is."""
+        """Show the progress of reading, in bytes."""
         self.work(f"reading {what}", done, total, is_bytes=True)
 
     def scoring(self, task: str, done: int, total: int) -> None:
-        """Show how far scoring is."""
+        """Show the progress of scoring, in rows."""
         self.work(f"scoring {task}", done, total)
 
     def asking(self, task: str, done: int, total: int) -> None:
-        """Show how far a teacher is."""
-        self.work(f"asking the teacher about {task}", done, total)
+        """Show the progress of a teacher's predictions, in rows."""
+        self.work(f"teacher predicts {task}", done, total)
 
     def work(self, what: str, done: int, total: int, *, is_bytes: bool = False) -> None:
-        """Show how far something is; in plain lines only where it takes long."""
+        """Show progress; in a log file only if it takes long."""
         now = time.monotonic()
         if self._side is None or self._side.what != what:
             self._side = _Work(what, done, total, is_bytes)
@@ -136,14 +136,14 @@ class Display(Listener):
         self._show(self._side)
 
     def step(self, record: StepRecord) -> None:
-        """Move the line, or print one now and then."""
+        """Update the progress line."""
         now = time.monotonic()
         work = self._training
         if work is None or work.what.split(",")[0] != record.stage:
-            if work is not None:  # the stage before may have trained something else
+            if work is not None:  # the previous stage may have had other tasks
                 self._losses = {}
             work = self._training = _Work(record.stage, total=record.num_steps)
-        elif self._side is None:  # else the time since the last update went into scoring
+        elif self._side is None:  # otherwise the time was spent on scoring
             work.seconds += now - self._mark
             work.timed += 1
         work.what, work.done = f"{record.stage}, epoch {record.epoch}", record.step
@@ -151,7 +151,7 @@ class Display(Listener):
         self._show(work)
 
     def losses(self, record: StepRecord, losses: dict[str, float]) -> None:  # noqa: ARG002
-        """Remember each task's last loss for the next line."""
+        """Store each task's last loss for the next line."""
         self._losses = self._losses | losses
 
     def _show(self, work: _Work) -> None:
@@ -166,20 +166,20 @@ class Display(Listener):
     # --- sentences ---
 
     def note(self, text: str) -> None:
-        """Print a sentence."""
+        """Print a note."""
         self.console.print(f"note: {text}")
 
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:
-        """Say what begins, or goes on."""
+        """Print that training begins or continues."""
         stages = [config.get("train", {}), *config.get("stage", {}).values()]
         self._limited = any(stage.get("eval_limit") for stage in stages)
-        going_on = f", going on after {counted(step, 'update')}" if step else ""
+        going_on = f", continuing after {counted(step, 'update')}" if step else ""
         names = ", ".join(config.get("train", {}).get("tasks") or config["tasks"])
         self.console.print(f"training {config['name']} on {names} in {folder}{going_on}")
         self.begin("starting")
 
     def best(self, step: int) -> None:
-        """Remember it for the line of its scores."""
+        """Store which update was the best, for the line of its scores."""
         self._best = step
 
     def scores(self, step: int, split: str, scores: Scores) -> None:
@@ -189,10 +189,10 @@ class Display(Listener):
             self.first_scores = scores.primary
         star = "  best so far" if split == "dev" and step == self._best > 0 else ""
         when = "before training" if step == 0 else f"after {counted(step, 'update')}"
-        overall = figure(scores.summary["overall"])
+        average = figure(scores.summary["mean"])
         most = max((task.num_examples for task in scores.tasks.values()), default=0)
-        rows = f", {most} rows a task at most" if self._limited else ""
-        self.console.print(f"{split:>5} {when}{rows}: {figures}  overall {overall}{star}")
+        rows = f", at most {most} rows per task" if self._limited else ""
+        self.console.print(f"{split:>5} {when}{rows}: {figures}  average {average}{star}")
 
     # --- the live line ---
 
@@ -201,7 +201,7 @@ class Display(Listener):
             self._screen.start()
 
     def _line(self) -> Text:
-        """Fit the work at hand into one row of the terminal, the least important part last."""
+        """Return the progress line; its least important part is cut off first."""
         work = self._side or self._training
         if work is None:
             return Text()
@@ -210,15 +210,15 @@ class Display(Listener):
         room = self.console.width - 1 - sum(2 + len(part) for part in known)
         text = Text(shorten(show_controls(work.what), max(room, 8)))
         room -= len(text)
-        told = next(
+        losses_text = next(
             (t for t in (_all_losses(losses), _mean_loss(losses)) if len(t) + 12 < room), ""
         )
-        bar = min(BAR, room - 2 - (2 + len(told) if told else 0))
+        bar = min(BAR, room - 2 - (2 + len(losses_text) if losses_text else 0))
         if work.total and bar >= 8:
             text.append("  ").append(self._bar(work, bar))
         for part in known:
             text.append(f"  {part}")
-        text.append(f"  {told}" if told else "", style="dim")
+        text.append(f"  {losses_text}" if losses_text else "", style="dim")
         text.truncate(self.console.width - 1)
         return text
 
@@ -229,7 +229,7 @@ class Display(Listener):
 
 
 def read_scores(folder: Path) -> Iterator[dict[str, Any]]:
-    """Read the dev scores of a run's log, in order."""
+    """Yield the dev scores in a run's log, in order."""
     path = folder / "metrics.jsonl"
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         event = json.loads(line)
@@ -241,7 +241,7 @@ def read_scores(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def figure(value: float | None) -> str:
-    """Write a figure the way the tables of the field do: .512, -.007."""
+    """Write a number with three decimals and no leading zero: .512, -.007."""
     if value is None or math.isnan(value):
         return "none"
     text = f"{value:.3f}"
@@ -250,27 +250,32 @@ def figure(value: float | None) -> str:
     return text.replace("0.", ".", 1) if abs(value) < 1 and "1." not in text else text
 
 
-def print_table(console: Console, rows: Sequence[Sequence[str]], num_words: int = 1) -> None:
-    """Print rows in columns as wide as they need, the first row bold.
+def signed(value: float) -> str:
+    """Write a difference with its sign: +.012, -.007; no difference is .000."""
+    text = figure(value)
+    return text if text.startswith("-") or text == ".000" else f"+{text}"
 
-    The first `num_words` columns stand left, the others, of figures, right. Lines are never
-    folded, so that a table in a file is the table on any terminal.
+
+def print_table(console: Console, rows: Sequence[Sequence[str]], num_words: int = 1) -> None:
+    """Print a table; the first row is the bold header.
+
+    The first `num_words` columns are left-aligned, the others right-aligned. Lines are not wrapped.
     """
     rows = [[show_controls(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for i, row in enumerate(rows):
         cells = []
         for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            space = " " * (width - cell_len(cell))  # Japanese and emoji are two columns a sign
+            space = " " * (width - cell_len(cell))  # wide characters take two columns
             cells.append(cell + space if column < num_words else space + cell)
         console.print("  ".join(cells).rstrip(), style="" if i else "bold")
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut a text to a number of columns."""
+    """Shorten a text to a number of columns."""
     if cell_len(text) <= width:
         return text
-    # A sign has a column at least: what is beyond them need not be measured.
+    # Each character has at least one column: the rest need not be measured.
     return f"{set_cell_size(text[: width - 1], width - 1).rstrip()}…"
 
 

@@ -1,4 +1,4 @@
-"""`plait doctor`: what this installation has, and what is wrong with it."""
+"""`plait doctor`: check the installation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import torch
-
 EXTRAS = {
     "transformers": "plait[auto]: encoders other than BERT",
     "tensorboard": "plait[tensorboard]: TensorBoard events",
@@ -18,39 +16,42 @@ EXTRAS = {
     "matplotlib": "plait[report]: pictures",
     "datasets": "plait[datasets]: plait new hf:...",
     "torchjd": "plait[surgery]: cagrad, aligned-mtl, upgrad",
-    "onnxruntime": "plait[export]: plait export, and answers of what it wrote",
+    "onnxruntime": "plait[export]: plait export, and predictions of exported runs",
     "fastapi": "plait[serve]: plait serve",
     "ray": "plait[ray]: several machines",
 }
 
 
 def doctor() -> None:
-    """Say what is installed here and what to mend.
+    """Check the installation: packages, devices, encoder, folders.
 
-    Each GPU multiplies a few matrices, which must come out right. Exit code 1 when something that
-    plait needs is broken.
+    The exit code is 1 if something that plait needs is broken.
     """
     broken = 0
     for kind, text in _findings():
         broken += kind == "broken"
         typer.echo(f"{kind:>7}  {text}")
     if broken:
-        what = "thing is" if broken == 1 else "things are"
-        typer.echo(f"plait: {broken} {what} broken; see above", err=True)
+        from plait.errors import counted
+
+        typer.echo(f"plait: {counted(broken, 'problem')}; see above", err=True)
         raise typer.Exit(1)
-    typer.echo("\nEverything plait needs is there.")
+    typer.echo("\nNo problems found.")
 
 
 def _findings() -> Iterator[tuple[str, str]]:
     versions = list(_versions())
     yield from versions
     if any(kind == "broken" for kind, _ in versions):
-        return  # nothing below can be asked without them
+        return  # the other checks need these packages
     for part in (_devices, _encoder, _places):
         try:
             yield from part()
-        except (ImportError, OSError) as error:  # installed, and yet it does not come up
-            yield "broken", f"{type(error).__name__}: {(str(error) or 'no reason').splitlines()[0]}"
+        except (ImportError, OSError) as error:  # installed, but it cannot be imported
+            yield (
+                "broken",
+                f"{type(error).__name__}: {(str(error) or 'no message').splitlines()[0]}",
+            )
 
 
 def _versions() -> Iterator[tuple[str, str]]:
@@ -66,7 +67,7 @@ def _versions() -> Iterator[tuple[str, str]]:
         needed = [r for r in requires("plait") or () if "extra ==" not in r]
         names = {_bare(requirement) for requirement in needed}
     except PackageNotFoundError:
-        yield "note", "plait itself is not installed; it runs from its sources"
+        yield "note", "plait is not installed; it runs from its sources"
     found, missing = [], []
     for name in sorted(names):
         try:
@@ -75,7 +76,7 @@ def _versions() -> Iterator[tuple[str, str]]:
             missing.append(name)
     yield "ok", ", ".join(found)
     for name in missing:
-        yield "broken", f"{name} is missing: run `pip install {name}`"
+        yield "broken", f"{name} is not installed: run `pip install {name}`"
     for name, use in EXTRAS.items():
         try:
             yield "ok", f"{name} {version(name)} ({use})"
@@ -99,42 +100,22 @@ def _devices() -> Iterator[tuple[str, str]]:
 
     yield "ok", f"cpu: {os.cpu_count()} cores, {torch.get_num_threads()} threads"
     if reason := why_not("bf16"):
-        yield "note", f"cpu: no bf16: {reason}; `plait predict` answers in fp32 on it"
+        yield "note", f"cpu: no bf16: {reason}; `plait predict` uses fp32"
     else:
-        yield "ok", "cpu: bf16, which `plait predict` answers in on it; --precision fp32 is exact"
+        yield "ok", "cpu: bf16, which `plait predict` uses; --precision fp32 is exact"
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             memory = torch.cuda.get_device_properties(index).total_memory >> 30
             bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
             about = f"{torch.cuda.get_device_name(index)}, {memory} GiB"
             yield "ok", f"cuda:{index}: {about}, {'bf16' if bf16 else 'no bf16'}"
-            if bf16:
-                yield _products(torch.device("cuda", index))
         if usable():
-            yield "ok", "Triton: kernels of plait's own train faster on a GPU"
+            yield "ok", "Triton: plait's own kernels are used for training"
         else:
-            yield (
-                "note",
-                "no Triton, or no C compiler for it: PyTorch's kernels train as well, slower",
-            )
+            yield "note", "no Triton, or no C compiler for it: training is slower"
     else:
         reason = "torch was built without CUDA" if torch.version.cuda is None else "none visible"
         yield "note", f"no GPU ({reason}); training runs on the CPU"
-
-
-def _products(device: torch.device) -> tuple[str, str]:
-    """Say whether a GPU computes what it should."""
-    import os
-
-    from plait.model.products import BOUND, compare_products
-    from plait.training.sharing import SHARE
-
-    furthest = max(compare_products(device).values())
-    if furthest <= BOUND:
-        return "ok", f"{device}: products in bf16 come out right"
-    share = os.environ.get(SHARE)
-    advice = f"unset {SHARE}, which is {share}" if share else "try another driver or GPU"
-    return "broken", f"{device}: products in bf16 come out wrong, by {furthest:.2g}: {advice}"
 
 
 def _encoder() -> Iterator[tuple[str, str]]:
@@ -146,10 +127,10 @@ def _encoder() -> Iterator[tuple[str, str]]:
     try:
         files = find_encoder("packaged")
     except EncoderError as error:
-        installed = find_spec(PACKAGE) is not None  # there, but not as it should be
+        installed = find_spec(PACKAGE) is not None  # installed, but damaged
         yield "broken" if installed else "note", str(error)
     else:
-        yield "ok", f"packaged encoder in {files.folder}, weights as published"
+        yield "ok", f"packaged encoder in {files.folder}, weights verified"
 
 
 def _places() -> Iterator[tuple[str, str]]:
@@ -164,16 +145,21 @@ def _places() -> Iterator[tuple[str, str]]:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror
-        yield "broken", f"the cache folder {cache} cannot be made ({reason}): set PLAIT_CACHE"
+        yield "broken", f"the cache folder {cache} cannot be created ({reason}): set PLAIT_CACHE"
     else:
         free = shutil.disk_usage(cache).free >> 20
         yield ("ok" if free > 1024 else "note"), f"cache in {cache}, {free:,} MiB free"
         if not os.access(cache, os.W_OK):
-            yield "broken", f"{cache} cannot be written: set PLAIT_CACHE to a folder that can"
+            yield "broken", f"{cache} is not writable: set PLAIT_CACHE to another folder"
     data = os.environ.get("PLAIT_DATA")
     if data:
         there = Path(data).expanduser().is_dir()
-        wrong = "" if there else ", which is no folder: set it to the one with your data files"
+        wrong = (
+            "" if there else ", which is not a folder: set it to the folder with your data files"
+        )
         yield ("ok" if there else "broken"), f"PLAIT_DATA is {data}{wrong}"
     else:
-        yield "note", "PLAIT_DATA is not set; recipes look in the current folder, or in --data"
+        yield (
+            "note",
+            "PLAIT_DATA is not set; data files are looked for in --data or the current folder",
+        )

@@ -1,66 +1,53 @@
-"""`plait embed`: vectors of texts given as arguments, on standard input or in a file."""
+"""`plait embed`: vectors of texts, standard input or a file."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, PrecisionOption, note_unfinished
-from plait.cli.texts import (
-    QuotingOption,
+from plait.cli.evaluate import note_unfinished
+from plait.cli.options import (
+    DeviceOption,
+    PrecisionOption,
     ResumeOption,
     SeparatorOption,
-    check_reading,
-    check_texts,
-    from_arguments,
-    from_lines,
-    slice_texts,
+    SkipEmptyOption,
+    TextsArgument,
+    resume_command,
 )
+from plait.cli.texts import check_texts, from_arguments, from_lines, read_separator, slice_texts
 
 if TYPE_CHECKING:
     from plait.inference.predictor import SingleModel
 
 TEXT = ("text",)
-"""What the column of texts without a file is called."""
+"""Column name of texts that are not from a file."""
 
 
 def embed(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or of its export.")],
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to embed.")
-    ] = None,
+    texts: TextsArgument = None,
     input_: Annotated[
         Path | None,
         typer.Option(
-            "--input", metavar="FILE", help="CSV, TSV, JSONL or Parquet, plain or .gz/.xz."
+            "--input", metavar="FILE", help="CSV, TSV, JSONL or Parquet, plain, .gz or .xz."
         ),
     ] = None,
     column: Annotated[
         str | None,
-        typer.Option(
-            "--column", metavar="NAME", help="Text column of FILE; needed if several could be."
-        ),
+        typer.Option("--column", metavar="NAME", help="Text column, if there are several."),
     ] = None,
     separator: SeparatorOption = None,
-    quoting: QuotingOption = True,
-    skip_empty: Annotated[
-        bool, typer.Option("--skip-empty", help="Write rows without a text, too, with no vector.")
-    ] = False,
-    output: Annotated[
+    skip_empty: SkipEmptyOption = False,
+    out: Annotated[
         Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="A new file for vectors: .npy, .parquet or .jsonl."
-        ),
-    ] = None,
-    form: Annotated[
-        Literal["npy", "parquet", "jsonl"] | None,
-        typer.Option("--format", help="By --output's ending; JSONL without one."),
+        typer.Option("--out", metavar="FILE", help="New file: .npy, .parquet or .jsonl."),
     ] = None,
     normalize: Annotated[
-        bool, typer.Option("--normalize", help="Make them of length 1: products are cosines.")
+        bool, typer.Option("--normalize", help="Scale vectors to length 1.")
     ] = False,
     resume: ResumeOption = False,
     device: DeviceOption = "auto",
@@ -68,82 +55,77 @@ def embed(
 ) -> None:
     """Write the encoder's vectors of texts.
 
-    A vector is what the trained encoder makes of a text, pooled as in training: texts are searched,
-    clustered and compared by it. Without texts and --input, lines are read from standard input.
+    A vector is the pooled output of the trained encoder, for search, clustering and comparison.
+    On standard input, each line is one text. Vectors of texts and lines are printed as JSON.
 
-    A file may be of any size: it is read and embedded piece by piece, in its order. NumPy's .npy
-    holds the vectors alone, .parquet and .jsonl the file's columns as well.
+    A file may be of any size. A .npy file has the vectors only; .parquet and .jsonl also have the
+    columns of the input.
     """
     from plait.cli.display import Display
     from plait.errors import UsageError
 
-    check_texts(texts, input_, column)
-    separator = check_reading(input_, separator, quoting=quoting)
-    if (input_ is None) != (output is None):
-        other = "--output names a file for the vectors of another: give that one with --input"
-        missing = "a file's vectors are for another file: name it with --output"
-        raise UsageError(other if input_ is None else missing)
-    if resume and output is None:
-        raise UsageError("--resume goes on with a file: give the same --input and --output")
-    if form not in (None, "jsonl") and output is None:
-        raise UsageError(f"{form} is nothing for a terminal: name a file with --output")
+    check_texts(texts, input_, column, separator)
+    if input_ is None and out is not None:
+        raise UsageError("--out needs --input")
+    if input_ is not None and out is None:
+        raise UsageError("--input needs --out")
+    if resume and out is None:
+        raise UsageError("--resume needs the same --input and --out as before")
     with Display() as display:
-        if output is not None and form is None:
+        if out is not None:
             from plait.inference.answers.vectors import choose_vector_format
 
-            choose_vector_format(output)
+            choose_vector_format(out)
         display.begin(f"loading {run}")
         note_unfinished(run, display)
         model = _load(run, device, precision)
-        if input_ is None or output is None:
+        if input_ is None or out is None:
             display.close()
             _write_lines(model, texts, normalize=normalize, skip_empty=skip_empty)
             return
         from plait.cli.predict import is_finished
         from plait.inference.answers.vectors import embed_file
 
-        if resume and is_finished(output):
-            display.note(f"{output} is finished already")
+        if resume and is_finished(out):
+            display.note(f"{out} is already finished")
             return
         done = embed_file(
             model,
             input_,
-            output,
+            out,
             text=column,
-            form=form,
             normalize=normalize,
-            separator=separator,
-            quoting=quoting,
+            separator=read_separator(separator),
             skip_empty=skip_empty,
             resume=resume,
-            command="the same command and --resume",
+            command=resume_command(),
             reading=display.reading,
             progress=display.work,
         )
         if done.num_empty:
-            lack = "lacks a text and has" if done.num_empty == 1 else "lack a text and have"
-            display.note(f"{done.num_empty:,} of {done.num_rows:,} rows {lack} no vector")
-        num = done.num_rows - done.num_empty
-        vectors = f"1 vector of {done.width} is" if num == 1 else f"{num:,} vectors of {done.width}"
-        display.note(f"{vectors}{'' if num == 1 else ' are'} in {output}")
+            display.note(f"{done.num_empty:,} of {done.num_rows:,} rows have no text and no vector")
+        from plait.errors import counted
+
+        vectors = counted(done.num_rows - done.num_empty, "vector")
+        display.note(f"{vectors} of {done.width} dimensions in {out}")
 
 
 def _load(run: Path, device: str, precision: str) -> SingleModel:
-    """Load a run that has vectors."""
+    """Load a single model."""
     from plait.errors import UsageError
     from plait.inference.ensemble import load
     from plait.inference.predictor import SingleModel
 
     model = load(run, device=device, precision=precision)
     if not isinstance(model, SingleModel):
-        raise UsageError(f"{run} is an ensemble, which has no vectors of its own; name a member")
+        raise UsageError(f"{run} is an ensemble, which has no encoder; use one of its members")
     return model
 
 
 def _write_lines(
     model: SingleModel, texts: list[str] | None, *, normalize: bool, skip_empty: bool
 ) -> None:
-    """Write a line of JSON for each text as soon as it is there."""
+    """Print one line of JSON per text, as soon as it is computed."""
     from plait.data import text_schema
     from plait.inference.answers.vectors import CHUNK, JsonlVectors, count_width, embed_records
 

@@ -1,46 +1,77 @@
-"""`plait ensemble`: several runs become one that answers for them."""
+"""`plait ensemble`: combine runs by vote, by mean prediction or by mean weights."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from plait.errors import counted
+from plait.cli.options import DataOption, RunsArgument
 
-RunsArgument = Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def ensemble(
     runs: RunsArgument,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FOLDER", help="A new folder for the ensemble.")
-    ],
-    how: Annotated[
-        Literal["mode", "mean"], typer.Option("--how", help="How their answers become one.")
-    ] = "mode",
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder.")],
+    method: Annotated[
+        Literal["vote", "mean", "weights"],
+        typer.Option("--method", help="vote, mean: of predictions; weights: mean of the weights."),
+    ] = "vote",
+    data: DataOption = None,
 ) -> None:
-    """See several runs as one, by vote or by mean.
+    """Combine runs into an ensemble, or average their weights into one run.
 
-    By mode, a class is the one most of them choose (of equals, the one of the higher mean
-    probability) and a score is their median; by mean, probabilities and scores are averaged.
-    The folder names the runs, which stay where they are; evaluate, predict and submit take
-    it like a run. The runs share their tasks and labels, and may differ in all else.
+    vote: the class that most runs predict (ties: the higher mean probability), and the median of
+    scores. mean: the mean of probabilities and scores. The runs must have the same tasks and
+    labels; they stay where they are, and the new folder works like a run.
+
+    weights: a new run whose weights are the mean, as fast as one run. The runs must also have the
+    same encoder, heads and tokenizer. With --data it is scored on dev.
     """
-    from plait.inference.ensemble import make_ensemble
+    from plait.errors import UsageError, counted
 
-    folder = make_ensemble(runs, out, how)
-    note_single(runs, "an ensemble of one run answers as the run itself does")
-    again = shlex.join(["plait", "evaluate", str(folder)])
-    typer.echo(f"The ensemble of {counted(len(runs), 'run')} is in {folder}. Try next:\n  {again}")
+    if method == "weights":
+        _average(runs, out, data)
+    else:
+        if data is not None:
+            raise UsageError("--data is for --method weights; score an ensemble with evaluate")
+        from plait.inference.ensemble import make_ensemble
 
-
-def note_single(runs: list[Path], what: str) -> None:
-    """Say that one run alone was named, as by a pattern that more were expected of.
-
-    It is no refusal: what comes of it is right, and a script may have more of them next time.
-    """
+        make_ensemble(runs, out, "mode" if method == "vote" else "mean")
     if len(runs) == 1:
-        typer.echo(f"note: {what}; name others beside {runs[0]} to combine them", err=True)
+        typer.echo("note: one run is combined with nothing; name several runs", err=True)
+    what = "average" if method == "weights" else "ensemble"
+    again = shlex.join(["plait", "evaluate", str(out)])
+    typer.echo(f"The {what} of {counted(len(runs), 'run')} is in {out}. Next:\n  {again}")
+
+
+def _average(runs: Sequence[Path], out: Path, data: str | None) -> None:
+    """Average the weights; with data, score the result on dev."""
+    from plait.training.average import average_runs
+
+    folder = average_runs(runs, out)
+    if data is None:
+        return
+    import json
+
+    from plait.cli.display import Display
+    from plait.cli.evaluate import load_watched, show_scores
+    from plait.data.storage import write_text
+    from plait.inference.card import make_card
+
+    with Display() as display:
+        predictor = load_watched(out, "auto", display)
+        scores = predictor.evaluate("dev", data=data)
+    result = {
+        "recipe": predictor.config.name,
+        "averaged": [str(run) for run in runs],
+        "dev": scores.to_json(),
+    }
+    write_text(folder.scores, json.dumps(result, indent=1))
+    write_text(folder.card, make_card(folder.path))
+    show_scores(scores, "dev")
+    typer.echo()

@@ -1,4 +1,4 @@
-"""`plait export`: a run in a format that other programs read."""
+"""`plait export`: a run as ONNX, sentence-transformers or transformers files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from plait.cli.evaluate import note_unfinished
-from plait.cli.train import DataOption
+from plait.cli.options import DataOption
 
 if TYPE_CHECKING:
     from plait.export.run import Export
@@ -18,30 +18,30 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
     form: Annotated[
         Literal["onnx", "sentence-transformers", "hf"],
-        typer.Option("--format", help="Who is to read it."),
+        typer.Option("--format", help="The format."),
     ] = "onnx",
     task: Annotated[
         list[str] | None,
-        typer.Option("--task", metavar="TASK", help="Only this task; onnx takes several, hf one."),
+        typer.Option("--task", metavar="TASK", help="Only this task; onnx: several, hf: one."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="A new folder; RUN-FORMAT unless given."),
+        typer.Option("--out", metavar="DIR", help="New folder. Default: RUN-FORMAT."),
     ] = None,
     precision: Annotated[
         Literal["fp32", "int8"],
-        typer.Option("--precision", help="int8, of onnx alone, is smaller and answers a bit off."),
+        typer.Option("--precision", help="int8 (onnx only) is smaller and less exact."),
     ] = "fp32",
     data: DataOption = None,
 ) -> None:
-    """Write a run for other programs: ONNX Runtime and others.
+    """Export a run to ONNX, sentence-transformers or transformers.
 
-    onnx answers every task; plait itself reads it back, with `plait predict DIR` and plait.load.
-    It is compared with the run on dev where the recipe's files are at hand.
+    onnx has all tasks and runs on ONNX Runtime; `plait predict DIR` and plait.load read it too. It
+    is compared with the run on dev if the recipe's files are available.
 
-    sentence-transformers is the encoder for SentenceTransformer or, with --task, that task for
+    sentence-transformers is the encoder for SentenceTransformer or, with --task, one task for
     CrossEncoder. hf is one task for AutoModelForSequenceClassification. Both are exact; a run that
-    their classes cannot express is refused.
+    these classes cannot express is refused.
     """
     from plait.cli.display import Display
 
@@ -63,7 +63,7 @@ def export(
         if done.note:
             display.note(done.note)
     _show(done, precision)
-    typer.echo(f"The export is in {done.folder}; its README.md says how to use it.")
+    typer.echo(f"The export is in {done.folder}; see README.md there.")
 
 
 def _show(done: Export, precision: str) -> None:
@@ -71,7 +71,9 @@ def _show(done: Export, precision: str) -> None:
 
     if not done.comparisons:
         return
-    rows = [["task", "figure", "dev rows", "run", precision, "equal answers", "largest difference"]]
+    rows = [
+        ["task", "metric", "dev rows", "run", precision, "same predictions", "largest difference"]
+    ]
     for name, each in done.comparisons.items():
         figures = [figure(each.before), figure(each.after)]
         rows.append(

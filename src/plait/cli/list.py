@@ -1,4 +1,4 @@
-"""`plait list`: what there is to build a recipe from."""
+"""`plait list`: packaged recipes, and the parts that recipes name."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ def list_parts(
         str | None,
         typer.Argument(
             metavar="FAMILY",
-            help="recipes, or a family of parts such as heads or losses; all if left out.",
+            help="recipes, or a family of parts such as heads or losses. Default: all.",
         ),
     ] = None,
     plugin: Annotated[
         list[Path] | None,
-        typer.Option("--plugin", metavar="FILE", help="List the parts of this file of yours, too."),
+        typer.Option(
+            "--plugin", metavar="FILE", help="Also list the parts that this file registers."
+        ),
     ] = None,
 ) -> None:
-    """List recipes and parts, with the parts' settings."""
+    """List packaged recipes, and parts with their settings."""
     from plait.cli.display import make_console
     from plait.config import list_recipes
     from plait.errors import UsageError, suggest
     from plait.registry import FAMILIES, load_plugin
 
     console = make_console()
-    if plugin and family != "recipes":  # what is wrong with one is told before the list
+    if plugin and family != "recipes":  # an error in one is reported before the list
         load_families()
         for path in plugin:
             load_plugin(path)
@@ -48,7 +50,7 @@ def list_parts(
         console.print("recipes (whole runs, for `plait train`)", style="bold")
         for line, style in _describe_recipes(list_recipes()):
             console.print(line, style=style)
-    if family == "recipes":  # which need no torch to be listed
+    if family == "recipes":  # recipes are listed without torch
         return
     load_families()
     plurals = {_plural(name): name for name in FAMILIES}

@@ -1,4 +1,4 @@
-"""`plait plan`: what a recipe will do, before it does it."""
+"""`plait plan`: the updates and batches of a recipe, without training."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.evaluate import JsonOption
-from plait.cli.train import (
+from plait.cli.options import (
     DataOption,
-    FromOption,
+    JsonOption,
     OverrideOption,
     RecipeArgument,
-    start_override,
 )
 from plait.errors import counted
 
@@ -28,26 +26,25 @@ def plan(
     recipe: RecipeArgument,
     data: DataOption = None,
     override: OverrideOption = None,
-    from_: FromOption = None,
     rows: Annotated[
         list[str] | None,
         typer.Option(
             "--rows",
             metavar="TASK=N",
-            help="Plan with N training rows of a task, their files unread; may be repeated.",
+            help="Assume N training rows instead of reading the files. Repeatable.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a recipe will do, without training anything.
+    """Show the updates and batches of a recipe without training.
 
-    For each stage: its tasks and how often their examples will be seen, the turns and updates
-    of every epoch, in which order the tasks come, and the learning rate. The counts are exact,
-    under the recipe's seed. Where a recipe lists members, every member's.
+    For each stage: the tasks and how often each example is seen, the updates of every epoch, the
+    order of the tasks, and the learning rate. The counts are exact for the recipe's seed. For an
+    ensemble recipe, the plan of every member is shown.
     """
     from plait.config import lists_members, read_ensemble, read_recipe
 
-    overrides = [*(override or ()), *start_override(from_)]
+    overrides = override or ()
     if lists_members(recipe):
         ensemble = read_ensemble(recipe, overrides)
         _plan_members(ensemble, data, rows or (), as_json=as_json)
@@ -107,13 +104,13 @@ def _read_rows(options: Sequence[str], config: RunConfig) -> dict[str, int]:
         if task not in config.tasks:
             raise UsageError(f"--rows names task {task!r}{suggest(task, config.tasks)}")
         if not (count.isdecimal() and int(count)):
-            raise UsageError(f"--rows {option!r} is not of the form TASK=N, N being 1 or more")
+            raise UsageError(f"--rows {option!r} should be TASK=N with N of 1 or more")
         rows[task] = int(count)
     return rows
 
 
 def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> Amounts:
-    """Read the rows of the tasks that take part, and texts, but for training rows given."""
+    """Count the training rows and texts of the tasks; `given` counts replace reading."""
     from plait.training.amounts import Amounts
 
     needed = config.trained_tasks
@@ -150,7 +147,7 @@ def _describe(planned: RunPlan) -> Iterator[str]:
     for name, kind in planned.pretraining.items():
         if name not in known:
             yield f"stage {name}: pre-training ({kind})"
-            yield "not counted: how many texts there are is known once they are read"
+            yield "not counted: the number of texts is known only after reading them"
             yield ""
     for stage in planned.stages:
         yield from _describe_stage(stage)
@@ -167,7 +164,7 @@ def _describe_stage(stage: StagePlan) -> Iterator[str]:
     kind = kind or (f"{stage.kind}, " if stage.kind != "finetune" else "")
     yield f"stage {stage.name}: {kind}{epochs}, {about}{counted(stage.updates, 'update')}"
     if not stage.is_exact:
-        yield "about: how many texts there are without doubles is known once they are read"
+        yield "approximate: the number of texts without duplicates is known only after reading them"
     if not stage.pretrains:
         yield from _describe_schedule(stage)
     yield from _describe_rates(stage)
@@ -175,8 +172,7 @@ def _describe_stage(stage: StagePlan) -> Iterator[str]:
     titles = ["task", "examples", "batch", "batches", "taken", "passes", "each example seen"]
     yield from _columns([titles, *(_show_task(name, t) for name, t in stage.tasks.items())])
     for name, count in stage.unlabelled.items():
-        has = "has" if count == 1 else "have"
-        yield f"{name}: {count:,} of its examples {has} no label but the teacher's answer"
+        yield f"{name}: {counted(count, 'example')} labelled by the teacher only"
     yield ""
     titles = ["epoch", "turns", "updates", *stage.tasks, "order"]
     yield from _columns([titles, *_show_epochs(stage.epochs)])
@@ -190,21 +186,21 @@ def _describe_schedule(stage: StagePlan) -> Iterator[str]:
         if value is not None:
             yield f"  {setting} = {json.dumps(value)}"
     if stage.batches_per_turn > 1:
-        yield f"a turn takes {stage.batches_per_turn} batches of each of its tasks"
+        yield f"each turn has {stage.batches_per_turn} batches per task"
 
 
 def _describe_rates(stage: StagePlan) -> Iterator[str]:
     if stage.accumulate > 1:
-        yield f"{stage.accumulate} turns make an update"
+        yield f"one update per {stage.accumulate} turns"
     rates = stage.rates
-    if rates.get("encoder") == rates["heads"]:  # one rate for both needs one line
+    if rates.get("encoder") == rates["heads"]:  # both have the same rate
         rates = {"": rates["heads"]}
     for what, rate in rates.items():
         yield f"learning rate{f' of the {what}' if what else ''}: {_show_rates(rate, stage)}"
     if stage.layer_decay < 1 and "encoder" in stage.rates:
-        yield f"each layer of the encoder has {stage.layer_decay:g} of the rate of the one above"
+        yield f"rate of each encoder layer: {stage.layer_decay:g} times that of the layer above"
     if stage.may_stop_early:
-        yield "early stopping may end it sooner; what follows is all of it"
+        yield "early stopping may end the stage sooner"
 
 
 def _show_rates(rates: Rates, stage: StagePlan) -> str:
@@ -213,7 +209,7 @@ def _show_rates(rates: Rates, stage: StagePlan) -> str:
         shown.append(f"{rates.peak:.3g} at update {rates.peak_update:,}")
     shown.append(f"{rates.end:.3g} at the last")
     if rates.begin == rates.peak == rates.end:
-        return f"{rates.peak:.3g} throughout"
+        return f"{rates.peak:.3g} (constant)"
     return ", ".join(shown if stage.updates > 1 else shown[:1])
 
 
@@ -230,7 +226,7 @@ def _show_task(name: str, task: TaskPlan) -> list[str]:
 
 
 def _show_epochs(epochs: Sequence[EpochPlan]) -> Iterator[list[str]]:
-    """Write a row per epoch, epochs that are alike in one."""
+    """Yield one row per group of equal epochs."""
     from itertools import groupby
 
     def content(epoch: EpochPlan) -> list[str]:
@@ -244,7 +240,7 @@ def _show_epochs(epochs: Sequence[EpochPlan]) -> Iterator[list[str]]:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Line rows up: words on the left in the first and last column, figures on the right."""
+    """Align the columns: the first and last on the left, the others on the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *middle, last in rows:
         figures = [cell.rjust(width) for cell, width in zip(middle, widths[1:-1], strict=True)]

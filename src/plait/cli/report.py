@@ -1,4 +1,4 @@
-"""`plait report`: see what runs learned, on one page."""
+"""`plait report`: an HTML report about runs, or the model card of one run."""
 
 from __future__ import annotations
 
@@ -7,43 +7,41 @@ from typing import Annotated
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, require_writable
-from plait.cli.train import DataOption
+from plait.cli.options import DataOption, RunsArgument, require_writable
 
 
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or of ensembles.")
-    ],
+    runs: RunsArgument,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             metavar="FILE",
-            help="The page; report.html in the run unless set, or here for several runs.",
+            help="FILE.html, or FILE.md for the model card; - prints the card.",
         ),
     ] = None,
     data: DataOption = None,
-    pictures: Annotated[
-        Path | None,
-        typer.Option("--pictures", metavar="DIR", help="Write every picture as SVG and PNG, too."),
-    ] = None,
-    alone: Annotated[
-        Path | None,
-        typer.Option(
-            "--alone", metavar="DIR", help="Folder that `plait train --each-alone` wrote."
-        ),
-    ] = None,
-    device: DeviceOption = "auto",
 ) -> None:
-    """Show what runs learned on one page, side by side.
+    """Write an HTML report about one run or several, or a model card.
 
-    Learning curves, who was taken for whom, how sure the answers are, where tasks disagree, what
-    sharing gained, how it was made. The page is one file that needs no network. Dev is answered
-    anew, or the answers are taken from the run's folder. Several runs are compared with the first.
+    The report is one file that works offline: learning curves, confusion matrices, calibration,
+    gradient conflicts, joint and single-task training, settings. Several runs are compared with
+    the first. A folder that `plait train --each-alone` wrote may be given as the last run.
+
+    The model card (FILE.md) describes the tasks, scores, data and limits of one run.
     """
+    from plait.errors import UsageError
+
+    if out is not None and (str(out) == "-" or out.suffix == ".md"):
+        if len(runs) > 1:
+            raise UsageError("a model card describes one run: name one RUN, or --out FILE.html")
+        _write_card(runs[0], out)
+        return
+    if out is not None and out.suffix not in (".html", ".htm"):
+        raise UsageError(f"--out {out} should end in .html (report) or .md (model card)")
     from plait.cli.display import Display
 
+    alone = runs.pop() if len(runs) > 1 and is_alone(runs[-1]) else None
     target = out or (runs[0] if len(runs) == 1 else Path()) / "report.html"
     if out is None:
         require_writable(target.parent, "the report")
@@ -55,9 +53,7 @@ def report(
             runs,
             target,
             data=data,
-            pictures=pictures,
             alone=alone,
-            device=device,
             note=display.note,
             begin=display.begin,
             reading=display.reading,
@@ -65,5 +61,37 @@ def report(
             comparing=lambda task, *how_far: display.work(f"comparing {task}", *how_far),
         )
     typer.echo(f"The report is in {target}.")
-    if pictures is not None:
-        typer.echo(f"Its pictures are in {pictures}.")
+
+
+def is_alone(folder: Path) -> bool:
+    """Return whether a folder holds single-task runs instead of being a run."""
+    own = ("recipe.toml", "ensemble.toml")
+    return not any((folder / name).is_file() for name in own) and any(folder.glob("*/recipe.toml"))
+
+
+def _write_card(run: Path, out: Path) -> None:
+    """Write or print the model card of a run."""
+    from plait.data.storage import write_text
+    from plait.errors import RunError
+    from plait.inference.card import make_card
+    from plait.inference.cards import write_card
+    from plait.inference.exported import FILE as EXPORTED
+    from plait.inference.folders import RunFolder
+
+    if not run.is_dir():
+        raise RunError(f"there is no run at {run}")
+    if not any((run / name).is_file() for name in ("recipe.toml", "ensemble.toml")):
+        raise RunError(f"{run} is not a run or an ensemble: it has no recipe.toml")
+    if not any((run / name).is_file() for name in ("ensemble.toml", EXPORTED)):
+        RunFolder(run).require_begun()
+    text = make_card(run)
+    if str(out) == "-":
+        typer.echo(text, nl=False)
+        return
+    aside = None
+    if out.resolve() == RunFolder(run).card.resolve():
+        aside = write_card(run, text)
+    else:
+        write_text(out, text)
+    kept = "" if aside is None else f" The previous card is in {aside}."
+    typer.echo(f"The model card is in {out}.{kept}")

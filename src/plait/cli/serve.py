@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plait.cli.evaluate import DeviceOption, PrecisionOption
-from plait.cli.train import DataOption
+from plait.cli.options import DataOption, DeviceOption, PrecisionOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,81 +1,53 @@
-"""Where a command's texts come from: arguments, a file, or lines of standard input."""
+"""Texts of a command: from arguments, from a file, or lines of standard input."""
 
 from __future__ import annotations
 
 import sys
 from itertools import count, islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
     from typing import BinaryIO
 
     from plait.data import Records
 
-SeparatorOption = Annotated[
-    str | None,
-    typer.Option(
-        "--separator",
-        metavar="SIGN",
-        help=r"Between columns of FILE: ';' or '\t'. By its header line unless set.",
-    ),
-]
-QuotingOption = Annotated[
-    bool,
-    typer.Option("--quoting/--no-quoting", help="Whether double quotes enclose a field of FILE."),
-]
-ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Go on with an --output that was stopped.")
-]
 
-
-def check_texts(texts: list[str] | None, input_: Path | None, column: object) -> None:
-    """Refuse ways to give texts that do not go together, or none at all."""
+def check_texts(
+    texts: list[str] | None, input_: Path | None, column: object, separator: str | None
+) -> None:
+    """Refuse sources of texts that cannot be combined, or none at all."""
     from plait.errors import UsageError
 
     if texts and input_ is not None:
         raise UsageError("give texts as arguments or a file with --input, not both")
-    if column and input_ is None:
-        raise UsageError("--column names a column of a file: give the file with --input")
+    if input_ is None and (column or separator):
+        option = "--column" if column else "--separator"
+        raise UsageError(f"{option} describes a file: give the file with --input")
     if input_ is not None and not input_.exists():
-        raise UsageError(
-            f"there is no file {input_}; leave out --input to read lines from standard input"
-        )
+        raise UsageError(f"there is no file {input_}; without --input, standard input is read")
     if not texts and input_ is None and sys.stdin.isatty():
         raise UsageError("give texts as arguments, a file with --input, or lines on standard input")
 
 
-def check_reading(input_: Path | None, separator: str | None, *, quoting: bool) -> str | None:
-    """Refuse ways to read a file where there is none; return the separator meant."""
-    from plait.errors import UsageError
-
-    if input_ is None and (separator is not None or not quoting):
-        raise UsageError(
-            "--separator and --no-quoting say how a file is read: give it with --input"
-        )
-    return read_separator(separator)
-
-
 def read_separator(typed: str | None) -> str | None:
-    """Return the sign meant: what a shell passes on of '\\t' is two letters."""
+    r"""Return the separator: '\t' is typed as two characters."""
     return "\t" if typed == r"\t" else typed
 
 
 def from_arguments(
     texts: list[str], width: int, names: Sequence[str], *, skip_empty: bool
 ) -> list[tuple[str, ...]]:
-    """Return the texts of each row, as many as it has."""
+    """Return the texts in rows of `width` texts each."""
     from plait.errors import UsageError
 
     if len(texts) % width:
-        count = f"{len(texts)} {'was' if len(texts) == 1 else 'were'} given"
-        takes = f"{' and '.join(names)} {'take' if len(names) > 1 else 'takes'}"
-        raise UsageError(f"{takes} texts two by two, and {count}")
+        tasks = ", ".join(map(repr, names))
+        tasks = f"task {tasks} needs" if len(names) == 1 else f"tasks {tasks} need"
+        raise UsageError(f"{tasks} pairs: give an even number of texts (got {len(texts)})")
     if not skip_empty and not all(text.strip() for text in texts):
-        raise UsageError("one of the texts is empty; --skip-empty leaves it unanswered")
+        raise UsageError("one of the texts is empty; --skip-empty leaves its result empty")
     for text in texts:
         try:
             text.encode()
@@ -85,7 +57,7 @@ def from_arguments(
 
 
 def from_lines(stream: BinaryIO, width: int, *, skip_empty: bool) -> Iterator[tuple[str, ...]]:
-    """Read the texts of a row a line; the two of a pair have a tab between them."""
+    """Read one row per line; the two texts of a pair are separated by a tab."""
     from plait.errors import DataError
 
     for number, line in enumerate(stream, 1):
@@ -98,26 +70,25 @@ def from_lines(stream: BinaryIO, width: int, *, skip_empty: bool) -> Iterator[tu
             texts = ("",) * width
         if len(texts) != width:
             raise DataError(
-                f"a pair is two texts with one tab between them, and this line has "
-                f"{len(texts) - 1} tabs",
+                f"a pair is two texts separated by one tab; this line has {len(texts) - 1} tabs",
                 path="<stdin>",
                 line=number,
             )
         if not skip_empty and not all(text.strip() for text in texts):
             raise DataError(
-                "the text is empty; fill it in, or leave it unanswered with --skip-empty",
+                "the text is empty; --skip-empty leaves its result empty",
                 path="<stdin>",
                 line=number,
             )
         if "\0" in text:
-            raise DataError("the text holds a NUL", path="<stdin>", line=number)
+            raise DataError("the text contains a NUL character", path="<stdin>", line=number)
         yield texts
 
 
 def slice_texts(
     lines: Iterator[tuple[str, ...]], text: tuple[str, ...], size: int
 ) -> Iterator[Records]:
-    """Make records of rows, so many at a time; `text` is what the columns are called."""
+    """Yield records of `size` rows each; `text` has the names of their columns."""
     from plait.data import Records
 
     for start in count(0, size):

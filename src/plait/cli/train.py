@@ -1,297 +1,186 @@
-"""`plait train`: a recipe becomes a run."""
+"""`plait train`: train one or several recipes."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plait.cli.commands import write_command
-from plait.cli.jobs import (
-    AddressOption,
-    EngineOption,
+from plait.cli.options import (
+    DataOption,
     JobsOption,
-    choose_training,
-    make_engine,
+    OverrideOption,
+    RecipesArgument,
+    resume_command,
 )
-from plait.cli.workers import WorkersOption, check_workers, find_team, launch_command
+from plait.cli.workers import check_jobs, find_team
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from plait.config import RunConfig, TaskConfig
-    from plait.scale import Engine
-    from plait.training.run import Outcome
+    from plait.cli.display import Display
+    from plait.config import EnsembleConfig, RunConfig, TaskConfig
+    from plait.scale import Jobs
+    from plait.scale.running import Runs
     from plait.training.team import Team
 
-RecipeArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE", help="Name of a packaged recipe (plait list recipes), or a .toml file."
-    ),
-]
-DataOption = Annotated[
-    str | None,
-    typer.Option(
-        "--data",
-        metavar="DIR",
-        help="Folder the recipe's files are in; PLAIT_DATA unless given, then the recipe's own.",
-    ),
-]
-OverrideOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-o",
-        "--override",
-        metavar="KEY=VALUE|FILE",
-        help="Set one setting, such as train.lr=3e-5, or lay a .toml file over the recipe; may be "
-        "repeated.",
-    ),
-]
+JOINT = "joint"
+"""Folder beside the single-task runs; if a joint run is there, its scores are shown as well."""
+
 FromOption = Annotated[
     str | None,
     typer.Option(
-        "--from",
-        metavar="RUN",
-        help="Start from a trained run: its encoder and its tasks' heads, new tasks besides.",
+        "--from", metavar="RUN", help="Initialise the encoder and matching heads from this run."
     ),
 ]
 
 
 def train(
-    recipe: RecipeArgument,
+    recipes: RecipesArgument,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="RUN", help="Folder of the run; runs/NAME-TIME unless set."),
+        typer.Option("--out", metavar="DIR", help="Folder of the run. Default: runs/NAME-TIME."),
     ] = None,
     data: DataOption = None,
     override: OverrideOption = None,
     from_: FromOption = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out, same recipe.")
+        bool, typer.Option("--resume", help="Continue the run in --out; skip finished runs.")
     ] = False,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Seed, over the recipe's.")
-    ] = None,
-    jobs: JobsOption = None,
-    graphs: Annotated[
-        bool,
-        typer.Option(
-            "--graphs/--no-graphs",
-            help="On a GPU, capture each kind of step once and replay it. Results are the same.",
-        ),
-    ] = True,
     each_alone: Annotated[
         bool,
-        typer.Option(
-            "--each-alone", help="Train each task by itself, with its share of the joint budget."
-        ),
+        typer.Option("--each-alone", help="Train each task separately, for comparison."),
     ] = False,
-    engine: EngineOption = "local",
-    workers: WorkersOption = None,
-    address: AddressOption = None,
+    jobs: JobsOption = None,
 ) -> None:
     """Train one encoder on all tasks of a recipe.
 
-    The run is a folder with the resolved recipe, the best model, its scores and a checkpoint
-    to go on from. Ctrl-C saves and says how to resume.
+    The run folder holds the resolved recipe, the best model, its scores and a checkpoint. Press
+    Ctrl-C to stop; the message shows the command that resumes the run.
 
-    With --each-alone there is a run in OUT/TASK for each task, trained on as many batches as the
-    task has in the joint run, and none of the joint run itself; a joint run in OUT/joint is
-    shown beside them. --resume skips those that are finished.
+    Several recipes are trained into DIR/NAME, each task of --each-alone into DIR/TASK with the
+    number of batches that it has in the joint run, and the members of an ensemble recipe into
+    DIR/members. A run that fails does not stop the others.
 
-    With --from, the run starts with the encoder and heads of another, and answers all tasks of
-    both; those that RECIPE does not name are not trained, but scored, before and after.
-
-    A recipe that lists members trains each of them into OUT/members and makes OUT their ensemble.
-
-    Under torchrun (torchrun --nproc-per-node 2 -m plait train ...) all its processes train one
-    run, each on its share of every batch; so do --workers of a Ray cluster with --engine ray.
-    Of several runs, each is trained there by one worker, as many at once as there is room for; or
-    with --workers by so many, one run after the other.
+    To use several processes for one run, start it with torchrun or with --jobs ray,workers=N.
     """
-    overrides = [*(override or ()), *(() if seed is None else (f"seed={seed}",))]
-    overrides += [] if graphs else ["graphs=false"]
     with find_team() as team:
         from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
         from plait.errors import UsageError
+        from plait.scale import Jobs
+        from plait.scale.cluster import check_engine
 
-        asked = make_engine(engine, address, None, None)
+        how = Jobs.read(jobs)
+        check_engine(how.engine)
+        overrides = [*(override or ()), *start_override(from_)]
+        if len(recipes) > 1:
+            if each_alone:
+                raise UsageError("--each-alone takes one recipe")
+            check_jobs(how, team, several=True)
+            folder = out or Path("runs")
+            found = _read_recipes(recipes, folder, overrides)
+            _train_recipes(found, data, how, resume=resume)
+            typer.echo(f"\nThe runs are in {folder}.")
+            return
+        (recipe,) = recipes
         read = read_ensemble if lists_members(recipe) else read_recipe
-        config = read(recipe, [*overrides, *start_override(from_)])
-        several = each_alone or isinstance(config, EnsembleConfig)
-        if (jobs or 1) > 1 and not several:
-            raise UsageError(
-                "--jobs is for several runs: a recipe that lists members, or --each-alone"
-            )
-        num_workers = check_workers(asked, workers, team, jobs, several=several)
-        if each_alone and isinstance(config, EnsembleConfig):
-            raise UsageError(f"{recipe} lists members; --each-alone takes one of them")
-
+        config = read(recipe, overrides)
+        is_ensemble = isinstance(config, EnsembleConfig)
+        if each_alone and is_ensemble:
+            raise UsageError(f"{recipe} is an ensemble recipe; use --each-alone with one member")
+        check_jobs(how, team, several=each_alone or is_ensemble)
         place = out or _name_run(config.name, resume, team)
-        more = ["--jobs", str(jobs)] if jobs else []
-        more += asked.words()
-        more += ["--workers", str(num_workers)] if num_workers > 1 else []
-        more += ["--each-alone"] if each_alone else []
-        command = resume_command(recipe, place, data, overrides, from_, more)
+        command = resume_command(*([] if out else ["--out", place]))
         if isinstance(config, EnsembleConfig):
-            from plait.cli.members import train_members
-
-            train_several = choose_training(asked, jobs, num_workers)
-            train_members(
-                config, place, data, resume=resume, command=command, train_several=train_several
-            )
+            _train_ensemble(config, place, data, how, resume, command)
         elif each_alone:
-            from plait.cli.alone import train_each_alone
-
-            train_several = choose_training(asked, jobs, num_workers)
-            train_each_alone(
-                config, place, data, resume=resume, command=command, train_several=train_several
-            )
-        elif asked.is_ray:
-            _show_training(config, place, data, resume, command, _on_ray(asked, num_workers))
-        elif team is None or team.leads:
-            _show_training(config, place, data, resume, command, _here(team))
-        else:  # the leader shows for all
-            _here(team)(config, place, data=data, resume=resume, command=command)
-
-
-def _name_run(recipe: str, resume: bool, team: Team | None) -> Path:
-    """Make up a folder for a run; of a team, one name for all."""
-    from datetime import datetime
-
-    from plait.errors import RunError
-
-    if resume:
-        raise RunError("--resume needs --out RUN, the folder to go on in")
-    name = f"{recipe.replace('/', '-')}-{datetime.now():%Y%m%d-%H%M%S}"
-    return Path("runs") / (name if team is None else team.lead(lambda: name))
-
-
-def _here(team: Team | None) -> Callable[..., Outcome]:
-    """Return what trains in this process, alone or with its team."""
-
-    def start(*args: Any, **options: Any) -> Outcome:
-        from plait.training.runs import train as run_training
-        from plait.training.team import ALONE
-
-        return run_training(*args, team=team or ALONE, **options)
-
-    return start
-
-
-def _on_ray(engine: Engine, num_workers: int) -> Callable[..., Outcome]:
-    """Return what trains by workers of a Ray cluster."""
-
-    def start(config: RunConfig, out: Path, **options: Any) -> Outcome:
-        from plait.scale.together import train_together
-
-        return train_together(config, out, engine, num_workers, **options)
-
-    return start
-
-
-def _show_training(
-    config: RunConfig,
-    out: Path,
-    data: str | None,
-    resume: bool,
-    command: str,
-    start: Callable[..., Outcome],
-) -> None:
-    """Train one run and show how it goes and what became of it."""
-    from plait.cli.display import Display
-
-    finished = resume and (out / "scores.json").exists()
-    with resumable(out, command), Display() as display:
-        display.begin("loading")
-        outcome = start(config, out, data=data, resume=resume, command=command, listeners=[display])
-        if finished:
-            display.note(f"{out} is finished already; these are its scores")
-    from plait.inference.folders import RunFolder
-
-    tasks = RunFolder(outcome.folder).read_config().tasks  # with what the recipe leaves out
-    show_outcome(outcome.result, display.first_scores, tasks)
-    typer.echo(f"\nThe run is in {out}. Try next:\n{next_commands(out, data, config)}")
+            _train_each_alone(config, place, data, how, resume, command)
+        else:
+            _train_one(config, place, data, how, team, resume, command)
 
 
 def start_override(run: str | None) -> list[str]:
-    """Write --from as the setting that it stands for."""
+    """Return --from as an override of the recipe."""
     import json
 
     return [] if run is None else [f"start={json.dumps(run)}"]
 
 
-def resume_command(
-    recipe: str,
+def _name_run(recipe: str, resume: bool, team: Team | None) -> Path:
+    """Return a new folder name, the same for all processes of a team."""
+    from datetime import datetime
+
+    from plait.errors import RunError
+
+    if resume:
+        raise RunError("--resume needs --out DIR, the folder of the run to continue")
+    name = f"{recipe.replace('/', '-')}-{datetime.now():%Y%m%d-%H%M%S}"
+    return Path("runs") / (name if team is None else team.lead(lambda: name))
+
+
+# --- one run -----------------------------------------------------------------------------
+
+
+def _train_one(
+    config: RunConfig,
     out: Path,
     data: str | None,
-    overrides: list[str],
-    start: str | None = None,
-    more: Iterable[str] = (),
-) -> str:
-    """Write the command that goes on with a run."""
-    options = {"--out": out, "--data": data, "--from": start}
-    words = [*launch_command(), "train", recipe]
-    return write_command(words, options, overrides, ["--resume", *more])
+    jobs: Jobs,
+    team: Team | None,
+    resume: bool,
+    command: str,
+) -> None:
+    from plait.cli.display import Display
+    from plait.cli.runs import resumable
+
+    options: dict[str, Any] = {"data": data, "resume": resume, "command": command}
+    if team is not None and not team.leads:  # only the leader prints
+        from plait.training.runs import train as run_training
+
+        run_training(config, out, team=team, **options)
+        return
+    finished = resume and (out / "scores.json").exists()
+    with resumable(out, command), Display() as display:
+        display.begin("loading")
+        options["listeners"] = [display]
+        if jobs.engine.is_ray:
+            from plait.scale.together import train_together
+
+            outcome = train_together(config, out, jobs.engine, jobs.workers, **options)
+        else:
+            from plait.training.runs import train as run_training
+            from plait.training.team import ALONE
+
+            outcome = run_training(config, out, team=team or ALONE, **options)
+        if finished:
+            display.note(f"{out} is already finished; these are its scores")
+    from plait.inference.folders import RunFolder
+
+    tasks = RunFolder(outcome.folder).read_config().tasks  # with the settings that were chosen
+    show_outcome(outcome.result, display.first_scores, tasks)
+    typer.echo(f"\nThe run is in {out}. Next:\n{next_commands(out, data, config)}")
 
 
 def next_commands(out: Path, data: str | None, config: RunConfig) -> str:
-    """Write what a user may want to do with a fresh run, a command a line."""
+    """Return commands to use a new run with, one a line."""
     import shlex
 
     name = config.trained_tasks[0]
     task = config.tasks[name]
-    texts = ["One text.", "Another text."] if task.is_pair else ["Your own sentence."]
-    evaluate = ["evaluate", str(out), *(["--data", data] if data else [])]
-    predict = ["predict", str(out), "--task", name]
-    lines = [f"{shlex.join(predict)} " + " ".join(f'"{t}"' for t in texts)]
+    texts = ["First text.", "Second text."] if task.is_pair else ["Your own sentence."]
+    predict = ["plait", "predict", str(out), "--task", name]
+    lines = [f"{shlex.join(predict)} " + " ".join(f'"{text}"' for text in texts)]
     if any(task.dev for task in config.tasks.values()):
-        lines.insert(0, shlex.join(evaluate))
-    return "\n".join(f"  plait {line}" for line in lines)
-
-
-@contextmanager
-def resumable(out: Path, command: str, finished: int = 0) -> Iterator[None]:
-    """Say what is left of a run that is stopped at once, without the time to save.
-
-    `finished` is how many runs of the same command are done already.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        from plait.errors import Interrupted
-
-        if (out / "checkpoint.safetensors").exists():
-            told = f"stopped; go on from what was saved last with: {command}"
-        elif (out / "recipe.toml").exists():
-            told = f"stopped before anything was saved; start over with: {command}"
-        elif finished:
-            runs = "1 run is" if finished == 1 else f"{finished} runs are"
-            told = f"stopped before the next run began; {runs} finished. Go on with: {command}"
-        else:
-            told = "stopped before training began; nothing was written"
-        raise Interrupted(told) from None
-
-
-def _difference(
-    before: Mapping[str, float | None], after: Mapping[str, float | None], task: str
-) -> str:
-    from plait.cli.display import figure
-
-    old, new = before.get(task), after.get(task)
-    if old is None or new is None:
-        return ""
-    change = figure(new - old)
-    return change if change.startswith("-") or change == ".000" else f"+{change}"
+        evaluate = ["plait", "evaluate", str(out), *(["--data", data] if data else [])]
+        lines.insert(0, shlex.join([*evaluate, "--errors", "5"]))
+    return "\n".join(f"  {line}" for line in lines)
 
 
 def show_outcome(
     result: dict[str, Any], before: Mapping[str, float], tasks: Mapping[str, TaskConfig]
 ) -> None:
-    """Print a finished run's table of dev scores, beside those of the best simple baselines."""
+    """Print the dev scores of a finished run beside those of the best simple baseline."""
     from plait.cli.display import figure, make_console, print_table
     from plait.errors import counted
     from plait.inference.baselines import best_in, list_shortfalls
@@ -300,7 +189,7 @@ def show_outcome(
     console = make_console()
     if "dev" not in result:
         done = f"{counted(result['steps'], 'update')} in {result['seconds']:.0f} s"
-        console.print(f"{done}; there is no dev set to score.")
+        console.print(f"{done}. There is no dev set to score.")
         return
     dev = result["dev"]
     best = {name: best_in(result, name, tasks[name].kind) for name in dev["primary"]}
@@ -308,7 +197,7 @@ def show_outcome(
     if before := result.get("before", before):
         columns["before"] = before
     columns["trained"] = dev["primary"]
-    rows = [["task", "figure", *columns, *(["difference"] if "before" in result else [])]]
+    rows = [["task", "metric", *columns, *(["difference"] if "before" in result else [])]]
     for name in dev["primary"]:
         metric = primary_metric(tasks[name].kind, tasks[name].metric)
         row = [name, metric, *(figure(values.get(name)) for values in columns.values())]
@@ -320,9 +209,242 @@ def show_outcome(
     print_table(console, rows, num_words=2)
     for sentence in list_shortfalls(result, tasks, figure):
         console.print(f"note: {sentence}")
-    summary = dev["summary"]
     console.print(
-        f"\noverall {figure(summary['overall'])}, mean {figure(summary['mean'])}, "
-        f"sum {summary['sum']:.3f} on dev; best after {result['best_step']} of "
-        f"{counted(result['steps'], 'update')}; trained for {result['seconds']:.0f} s"
+        f"\n{write_average(dev['summary'])} on dev; best model after {result['best_step']} of "
+        f"{counted(result['steps'], 'update')}; training took {result['seconds']:.0f} s"
     )
+
+
+def write_average(summary: Mapping[str, float | None]) -> str:
+    """Write the average of the tasks' scores."""
+    from plait.cli.display import figure
+
+    return f"average score {figure(summary['mean'])}"
+
+
+def _difference(
+    before: Mapping[str, float | None], after: Mapping[str, float | None], task: str
+) -> str:
+    from plait.cli.display import signed
+
+    old, new = before.get(task), after.get(task)
+    return "" if old is None or new is None else signed(new - old)
+
+
+# --- several runs ------------------------------------------------------------------------
+
+
+def _check_folders(runs: Runs, *, resume: bool) -> None:
+    """Refuse folders that exist without --resume, and finished runs of another recipe."""
+    from plait.errors import RunError
+    from plait.inference.folders import RunFolder
+
+    for config, out in runs.wanted.values():
+        folder = RunFolder(out)
+        if out.exists() and not resume:
+            raise RunError(
+                f"{out} exists already and is not overwritten; continue with `{runs.command}`, or "
+                "choose another --out"
+            )
+        if folder.scores.exists() and (changed := folder.find_changes(config)):
+            raise RunError(
+                f"{out} was trained with another recipe ({'; '.join(changed[:3])}); choose another "
+                "--out"
+            )
+
+
+def _read_recipes(
+    recipes: Sequence[str], out: Path, overrides: Sequence[str]
+) -> dict[str, tuple[RunConfig, Path]]:
+    """Read all recipes before the first is trained; refuse two with the same name."""
+    from plait.config import lists_members, read_recipe
+    from plait.errors import UsageError
+
+    runs: dict[str, tuple[RunConfig, Path]] = {}
+    for recipe in recipes:
+        if lists_members(recipe):
+            raise UsageError(f"{recipe} is an ensemble recipe; train it with a command of its own")
+        config = read_recipe(recipe, overrides)
+        name = config.name.replace("/", "-")
+        if name in runs:
+            raise UsageError(
+                f"two recipes are named {config.name!r}: their runs would be in the same folder"
+            )
+        runs[name] = config, out / name
+    return runs
+
+
+def _train_recipes(
+    wanted: Mapping[str, tuple[RunConfig, Path]],
+    data: str | None,
+    jobs: Jobs,
+    *,
+    resume: bool,
+) -> None:
+    """Train several recipes and print a line of dev scores for each."""
+    from plait.cli.display import figure, make_console, print_table
+    from plait.cli.runs import raise_failed, train_runs
+    from plait.inference.folders import RunFolder
+    from plait.scale.running import Runs
+
+    runs = Runs(wanted, data, resume_command())
+    _check_folders(runs, resume=resume)
+    failed = train_runs(runs, jobs)
+    results: dict[str, Any] = {}
+    for name, (_, out) in wanted.items():
+        if name not in failed:
+            folder = RunFolder(out)
+            results[name] = folder.read_json(folder.scores).get("dev")
+    tasks = list(dict.fromkeys(t for dev in results.values() if dev for t in dev["primary"]))
+    rows = [["run", *tasks, "average"]]
+    for name, dev in results.items():
+        primary = dev["primary"] if dev else {}
+        figures = [figure(primary[task]) if task in primary else "" for task in tasks]
+        rows.append([name, *figures, figure(dev["summary"]["mean"]) if dev else "no dev set"])
+    print_table(make_console(), rows)
+    raise_failed(failed)
+
+
+def _train_each_alone(
+    config: RunConfig,
+    out: Path,
+    data: str | None,
+    jobs: Jobs,
+    resume: bool,
+    command: str,
+) -> None:
+    """Train every task separately into OUT/TASK and print its dev score."""
+    from plait.cli.display import figure, make_console, print_table
+    from plait.cli.plan import read_amounts
+    from plait.cli.runs import raise_failed, train_runs
+    from plait.inference.baselines import best_in, list_shortfalls
+    from plait.inference.folders import RunFolder
+    from plait.scale.running import Runs
+    from plait.tasks.metrics import primary_metric
+
+    if not resume:  # before any file is read
+        _check_folders(
+            Runs({t: (config, out / t) for t in config.tasks}, data, command), resume=resume
+        )
+    from plait.training.alone import plan_alone
+
+    planned = plan_alone(config, read_amounts(config, data, {}))
+    wanted = {task: (alone.config, out / task) for task, alone in planned.items()}
+    runs = Runs(wanted, data, command)
+    _check_folders(runs, resume=resume)
+    failed = train_runs(runs, jobs)
+    joint = _joint_scores(config, out)
+    rows = [["task", "metric", "updates", "baseline", "alone", *([JOINT] if joint else [])]]
+    notes = []
+    for task, (alone, place) in wanted.items():
+        folder = RunFolder(place)
+        result = {} if task in failed else folder.read_json(folder.scores)
+        if "dev" not in result:
+            continue
+        settings = folder.read_config().tasks[task]
+        best = best_in(result, task, settings.kind)
+        row = [task, primary_metric(settings.kind, settings.metric), f"{result['steps']:,}"]
+        row += [figure(None if best is None else best[1]), figure(result["dev"]["primary"][task])]
+        rows.append([*row, *([figure(joint.get(task))] if joint else [])])
+        notes += list_shortfalls(result, alone.tasks, figure)
+    console = make_console()
+    console.print()
+    if len(rows) == 1:
+        console.print("There is no dev set to score.")
+    else:
+        print_table(console, rows, num_words=2)
+    for note in notes:
+        console.print(f"note: {note}")
+    typer.echo(f"\nThe runs are in {out}, one folder for each task.")
+    raise_failed(failed)
+
+
+def _joint_scores(config: RunConfig, out: Path) -> Mapping[str, float | None]:
+    """Return the dev scores of a joint run in OUT/joint; empty if there is none."""
+    from plait.inference.folders import RunFolder
+
+    folder = RunFolder(out / JOINT)
+    if JOINT in config.tasks or not folder.scores.is_file():
+        return {}
+    figures: dict[str, float | None] = (
+        folder.read_json(folder.scores).get("dev", {}).get("primary", {})
+    )
+    return figures
+
+
+# --- an ensemble -------------------------------------------------------------------------
+
+
+def _train_ensemble(
+    config: EnsembleConfig,
+    out: Path,
+    data: str | None,
+    jobs: Jobs,
+    resume: bool,
+    command: str,
+) -> None:
+    """Train every member into OUT/members, make OUT their ensemble and print the dev scores."""
+    from plait.cli.display import Display
+    from plait.cli.runs import raise_failed, train_runs
+    from plait.errors import Interrupted
+    from plait.inference.folders import RunFolder
+    from plait.scale.running import Runs
+
+    def train_all(places: Mapping[str, Path]) -> None:
+        display.close()
+        wanted = {name: (config.members[name], place) for name, place in places.items()}
+        raise_failed(train_runs(Runs(wanted, data, command), jobs))
+
+    display: Display
+    try:
+        from plait.training.runs import train_ensemble
+
+        with Display() as display:
+            if len(config.members) == 1:
+                display.note(
+                    "an ensemble of one run predicts what the run predicts; add members or "
+                    "ensemble.seeds"
+                )
+            outcome = train_ensemble(
+                config,
+                out,
+                data=data,
+                resume=resume,
+                command=command,
+                progress=display.scoring,
+                note=display.note,
+                train_all=train_all,
+            )
+    except KeyboardInterrupt:
+        begun = (out / "members").exists()
+        message = f"continue with: {command}" if begun else "nothing was written"
+        raise Interrupted(f"stopped; {message}") from None
+    first = RunFolder(outcome.folder / "members" / next(iter(config.members))).read_config()
+    _show_ensemble(config, outcome.result, first.tasks)
+    member = next(iter(config.members.values()))
+    typer.echo(f"\nThe ensemble is in {out}. Next:\n{next_commands(out, data, member)}")
+
+
+def _show_ensemble(
+    config: EnsembleConfig, result: Mapping[str, Any], settings: Mapping[str, TaskConfig]
+) -> None:
+    """Print the dev scores of the best baselines, of the members and of the ensemble."""
+    from plait.cli.display import figure, make_console, print_table
+    from plait.inference.baselines import best_in, list_shortfalls
+
+    console = make_console()
+    console.print()
+    if "dev" not in result:
+        console.print(f"{len(config.members)} members. There is no dev set to score.")
+        return
+    lines = {**result["members"], f"ensemble ({config.how})": result["dev"]}
+    tasks = list(result["dev"]["primary"])
+    best = [best_in(result, task, settings[task].kind) for task in tasks]
+    rows = [["", *tasks, "average"]]
+    rows.append(["baseline", *(figure(found[1] if found else None) for found in best), ""])
+    for name, scores in lines.items():
+        figures = [scores["primary"].get(task) for task in tasks]
+        rows.append([name, *map(figure, [*figures, scores["summary"]["mean"]])])
+    print_table(console, rows)
+    for sentence in list_shortfalls(result, settings, figure):
+        console.print(f"note: {sentence}")

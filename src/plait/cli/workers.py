@@ -1,4 +1,4 @@
-"""What the command line knows of processes that train one run together."""
+"""Processes that train one run together: torchrun's, or the workers of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -6,35 +6,23 @@ import os
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from plait.scale import Engine
+    from plait.scale import Jobs
     from plait.training.team import Team
 
 PATIENCE_S = 30.0
-"""Seconds in which the first process must have said what is wrong."""
-
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        min=1,
-        help="With --engine ray: processes that train the run together; 1 unless given.",
-    ),
-]
+"""Seconds in which torchrun's first process prints what is wrong."""
 
 
 @contextmanager
 def find_team() -> Iterator[Team | None]:
-    """Join the processes that torchrun started with this one; None where it is alone.
+    """Join the processes that torchrun started with this one; None if this process is alone.
 
-    What goes wrong is said by one of them, and the others end with its exit code.
+    An error is printed by one of the processes; the others end with its exit code.
     """
     if os.environ.get("WORLD_SIZE", "1") == "1":
         yield None
@@ -50,13 +38,14 @@ def find_team() -> Iterator[Team | None]:
         with joined(launch) as team:
             yield team
     except ToldElsewhereError as error:
-        sys.exit(error.exit_code)  # without a word, which typer.Exit would add to an interruption
+        sys.exit(error.exit_code)  # silent; typer.Exit would print a message after Ctrl-C
 
 
 def leave_to_first() -> None:
-    """Let torchrun's first process alone say what is wrong with words that all were given.
+    """Let only torchrun's first process print a usage error that all processes found.
 
-    torchrun ends the others as soon as it has; one that ended before would have it ended, too.
+    torchrun ends the other processes when the first one has ended. If another one ended earlier,
+    torchrun would end the first one before it can print.
     """
     if os.environ.get("RANK", "0") != "0" and "TORCHELASTIC_RUN_ID" in os.environ:
         time.sleep(PATIENCE_S)
@@ -64,7 +53,7 @@ def leave_to_first() -> None:
 
 
 def refuse_torchrun(command: str) -> None:
-    """Refuse a command of which torchrun would start several that all do the same."""
+    """Refuse a command other than `train` that was started with torchrun."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size == "1" or "TORCHELASTIC_RUN_ID" not in os.environ:
         return
@@ -72,13 +61,13 @@ def refuse_torchrun(command: str) -> None:
 
     leave_to_first()
     raise UsageError(
-        f"torchrun starts {size} times `plait {command}`, each of which would do the whole work: "
-        "only `plait train` shares it; start this by itself"
+        f"torchrun started {size} processes of `plait {command}`, and each would do the whole "
+        f"work; only `plait train` shares its work. Start `plait {command}` without torchrun"
     )
 
 
 def launch_command() -> list[str]:
-    """Return the words that started plait: its name, after torchrun's where that did."""
+    """Return the words that started plait: its name, or those of torchrun."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return ["plait"]
     from plait.scale.launch import find_launch
@@ -87,27 +76,18 @@ def launch_command() -> list[str]:
     return ["plait"] if launch is None else launch.words
 
 
-def check_workers(
-    engine: Engine, given: int | None, team: Team | None, jobs: int | None, *, several: bool
-) -> int:
-    """Return how many workers of Ray train a run, after refusing what does not go together.
-
-    `several` says that several runs are asked for.
-    """
+def check_jobs(jobs: Jobs, team: Team | None, *, several: bool) -> None:
+    """Refuse --jobs that does not fit; `several` says that several runs are trained."""
     from plait.errors import UsageError
 
-    if engine.is_ray and team is not None:
-        raise UsageError("torchrun has started the workers already: leave out --engine ray")
-    if given is not None and not engine.is_ray:
-        raise UsageError("--workers is for Ray: give --engine ray as well, or use torchrun")
+    if jobs.engine.is_ray and team is not None:
+        raise UsageError("torchrun has already started the workers: leave out --jobs ray")
+    if (jobs.at_once or 1) > 1 and not several:
+        raise UsageError(
+            "--jobs N is for several runs: several recipes, --each-alone or an ensemble recipe"
+        )
     if several and team is not None:
         raise UsageError(
-            "--each-alone and recipes that list members train several runs, but torchrun's workers "
-            "train one: start plait without it"
+            "torchrun's workers train one run, and this command trains several: start it without "
+            "torchrun"
         )
-    if (given or 1) > 1 and (jobs or 1) > 1:
-        raise UsageError(
-            f"--workers {given} train one run after the other, and --jobs {jobs} is for runs of "
-            "one worker each: leave out one of them"
-        )
-    return given or 1

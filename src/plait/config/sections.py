@@ -163,7 +163,7 @@ class TaskConfig(Section, TaskSpec):
     dev: Files = ()
     """Files to choose the best checkpoint by."""
     test: Files = ()
-    """Files to answer in the end; labels are not needed for `plait submit`."""
+    """Files to answer in the end; labels are not needed for `plait predict --split test`."""
     unlabelled: Files = ()
     """Files without labels, which the teacher of a stage that distils answers. Rows that dev or
     test has are left out."""
@@ -428,6 +428,8 @@ class RangeConfig(Section):
 class SearchConfig(Section):
     """What `plait search` may change; training itself does not look at it."""
 
+    prune: bool = True
+    """Whether trials below the median of the others are stopped early."""
     space: dict[str, RangeConfig] = {}
     """A range for each key, dotted and in quotes, that the search sets: "train.lr"."""
 

@@ -387,7 +387,7 @@ def _loading(config: RunConfig, *, has_vectors: bool) -> list[Sequence[str]]:
         [
             "```console",
             f"$ plait predict RUN --task {name} {words}",
-            f"$ plait predict RUN --task {name} --input texts.csv --output answers.csv",
+            f"$ plait predict RUN --task {name} --input texts.csv --out answers.csv",
             "```",
         ],
         [

@@ -256,10 +256,12 @@ class Answerer(ABC):
         return rest
 
     def score_with_rest(
-        self, datasets: Mapping[str, Dataset], rest: Mapping[str, torch.Tensor]
+        self,
+        datasets: Mapping[str, Dataset],
+        rest: Mapping[str, torch.Tensor],
+        answers: Mapping[str, Floats],
     ) -> tuple[Scores, Scores]:
-        """Score every task's data set, and once more on some rows alone, from the same answers."""
-        answers = {name: self.answer(name, dataset) for name, dataset in datasets.items()}
+        """Score the answers to every task's data set: all rows, and only the rows in `rest`."""
 
         def answer(task: str, _: Dataset, rows: torch.Tensor | None) -> Floats:
             return answers[task] if rows is None else answers[task][rows.numpy()]

@@ -5,6 +5,6 @@ of a cluster; `answering` answers files there. Ray is imported by whoever asks f
 """
 
 from plait.scale.crew import Crew, Message, Tell
-from plait.scale.request import Engine
+from plait.scale.request import Engine, Jobs
 
-__all__ = ["Crew", "Engine", "Message", "Tell"]
+__all__ = ["Crew", "Engine", "Jobs", "Message", "Tell"]

@@ -159,8 +159,8 @@ def _refuse_deadly(place: Path) -> None:
     left = list(place.parent.glob(f".{place.name}.*"))  # what each had begun to write
     if len(left) > MOST_LOSSES:
         raise RunError(
-            f"{place.name} was begun {len(left)} times, and every worker was lost over it, perhaps "
-            "for want of memory: give each more with --cpus-per-run, so that fewer work at once"
+            f"{place.name} was begun {len(left)} times, and each worker was lost, perhaps for lack "
+            "of memory: run fewer workers at once, for example with --jobs ray,cpus=4"
         )
 
 

@@ -28,7 +28,7 @@ STORE_BYTES = 512 << 20
 PATIENCE_S = 5.0
 """Seconds that an address may take to answer."""
 
-MISSING = "--engine ray needs Ray (pip install 'plait[ray]')"
+MISSING = "--jobs ray needs Ray (pip install 'plait[ray]')"
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
 
@@ -71,7 +71,7 @@ class Cluster:
         if not self.count_places(share):
             raise UsageError(
                 f"no node of the Ray cluster has {share.cpus:g} CPUs and {share.gpus:g} GPUs for "
-                "one run; ask for less with --cpus-per-run and --gpus-per-run"
+                "one run; ask for less, for example with --jobs ray,cpus=1,gpus=0.5"
             )
         return share
 
@@ -169,8 +169,7 @@ def _join(ray: Any, address: str) -> None:
                 "RAY_AUTH_TOKEN_PATH as on its nodes"
             )
         raise UsageError(
-            f"--address {address}: no Ray cluster can be joined there: {first_line(error)}; "
-            f"{advice}"
+            f"ray:{address}: no Ray cluster can be joined there: {first_line(error)}; {advice}"
         ) from error
 
 
@@ -180,13 +179,13 @@ def _knock(address: str) -> None:
         return
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise UsageError(f"--address {address} should be HOST:PORT, or auto for this node's Ray")
+        raise UsageError(f"ray:{address} should be ray:HOST:PORT, or ray:auto for this node's Ray")
     try:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
-            f"--address {address}: nothing answers there ({reason}); start Ray on its node with "
+            f"ray:{address}: nothing answers there ({reason}); start Ray on its node with "
             "`ray start --head`"
         ) from error
 

@@ -67,7 +67,7 @@ def train_together(
     *,
     data: str | None = None,
     resume: bool = False,
-    command: str = "plait train RECIPE --out RUN --engine ray --resume",
+    command: str = "plait train RECIPE --out RUN --jobs ray --resume",
     listeners: Sequence[Listener] = (),
 ) -> Outcome:
     """Train a recipe into a folder, by so many workers of a Ray cluster.
@@ -82,7 +82,7 @@ def train_together(
         share = cluster.choose_share(engine, gpu=needs.gpu)
         if (places := cluster.count_places(share)) < num_workers:
             raise UsageError(
-                f"--workers {num_workers}, but the Ray cluster has room for {places} with "
+                f"workers={num_workers}, but the Ray cluster has room for {places} with "
                 f"{share.cpus:g} CPU{' and a GPU' if share.gpus else ''} each"
             )
         around = describe_surroundings((storage, *needs.paths), share)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     """Hears in words what is under way."""
 
 MOST = 30
-"""Mistakes of a task that are shown; `plait mistakes --csv` writes all."""
+"""Mistakes of a task that are shown; `plait evaluate --csv` writes all."""
 
 
 def make_report(folder: Path, data: str | None, device: str, tell: Tell) -> bytes:

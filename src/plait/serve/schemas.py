@@ -241,7 +241,9 @@ class TaskMistakes(BaseModel):
     metric: str
     value: float | None
     worst: list[WrongRow] = Field(description="The surest, or those farthest from the truth.")
-    slices: list[dict[str, Any]] = Field(description="Kinds of text, as `plait mistakes` has them.")
+    slices: list[dict[str, Any]] = Field(
+        description="Kinds of text, as `plait evaluate --errors` has them."
+    )
 
 
 class MistakeList(BaseModel):

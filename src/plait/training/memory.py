@@ -32,7 +32,7 @@ def explain_training(config: RunConfig, stage: Stage, command: str) -> DeviceMem
         more = stage.config.accumulate * 2
         hint = f"try -o {table}.batch_size={size // 2} -o {table}.accumulate={more}"
     if getattr(stage.step.runner, "num_captures", 0):
-        hint += ", or --no-graphs, which needs less memory"
+        hint += ", or -o graphs=false, which needs less memory"
     return DeviceMemoryError(
         f"out of memory at batch size {size}: {hint} (under a new --out; the last checkpoint "
         f"of this one stands: {command})"

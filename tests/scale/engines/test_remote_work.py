@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from plait.cli import main
-from plait.cli.jobs import train_at_once
+from plait.cli.runs import train_runs
 from plait.config import read_recipe
 from plait.errors import DataError, RunError, UsageError
 from plait.inference.answers.folder import answer_folder
 from plait.inference.answers.parts import Plan, find_files, make_plan
 from plait.inference.predictor import Predictor
-from plait.scale import Engine
+from plait.scale import Engine, Jobs
 from plait.scale.answering import Source, _explain, _refuse_deadly, answer_on_ray
 from plait.scale.cluster import Share
 from plait.scale.remote import MOST_LOSSES
@@ -52,8 +52,7 @@ def test_runs_are_trained_and_those_that_fail_are_told(cluster, tiny_recipe, tmp
         "gone": (gone, tmp_path / "runs" / "gone"),
     }
     heard: list[str] = []
-    failed: dict[str, str] = {}
-    train_at_once(Runs(runs, None, "again"), 2, RAY, hear=heard.append, failed=failed)
+    failed = train_runs(Runs(runs, None, "again"), Jobs(RAY, 2), hear=heard.append)
     assert sorted(heard) == ["done", "eight", "seven"]
     assert list(failed) == ["gone"]
     assert "/nowhere/at/all" in failed["gone"]
@@ -86,7 +85,7 @@ def pair(tiny_recipe):
 def test_an_ensemble_is_the_one_that_is_trained_here(cluster, type_plait, pair, tmp_path):
     words = ["train", pair, "-o", "train.epochs=1", "--out"]
     here, _ = type_plait(*words, tmp_path / "here")
-    there, said = type_plait(*words, tmp_path / "there", "--engine", "ray")
+    there, said = type_plait(*words, tmp_path / "there", "--jobs", "ray")
     assert there.replace("there", "here") == here  # the table, and what to try next
     assert "tiny-seed-1, tiny-seed-2" in said
     for seed in (1, 2):
@@ -96,7 +95,7 @@ def test_an_ensemble_is_the_one_that_is_trained_here(cluster, type_plait, pair, 
         )
         assert one == other
     assert read_figures(tmp_path / "there") == read_figures(tmp_path / "here")
-    again, said = type_plait(*words, tmp_path / "there", "--engine", "ray", "--resume")
+    again, said = type_plait(*words, tmp_path / "there", "--jobs", "ray", "--resume")
     assert again == there
     assert said == ""  # nobody was hired
 
@@ -104,7 +103,7 @@ def test_an_ensemble_is_the_one_that_is_trained_here(cluster, type_plait, pair, 
 def test_each_task_alone_is_as_it_is_here(cluster, type_plait, tiny_recipe, tmp_path):
     words = ["train", tiny_recipe(), "--each-alone", "-o", "train.epochs=1", "--out"]
     here, _ = type_plait(*words, tmp_path / "here")
-    there, said = type_plait(*words, tmp_path / "there", "--engine", "ray", "--jobs", 3)
+    there, said = type_plait(*words, tmp_path / "there", "--jobs", "ray,runs=3")
     assert there.replace("there", "here") == here
     assert "training 3 runs, 3 at once: mood, same, near" in said
 
@@ -114,7 +113,7 @@ def test_workers_train_members_in_turn(cluster, type_plait, pair, tmp_path):
     if cluster.count_places(Share(1, 0)) < 2:
         pytest.skip("there is room for one worker only")
     words = ["train", pair, "--out", tmp_path / "run", "-o", "train.max_steps=4"]
-    out, said = type_plait(*words, "--engine", "ray", "--workers", 2)
+    out, said = type_plait(*words, "--jobs", "ray,workers=2")
     assert "note: 1 of 2: tiny-seed-1" in said
     assert "note: 2 of 2: tiny-seed-2" in said
     assert "ensemble (" in out
@@ -164,7 +163,12 @@ def test_a_search_has_the_trials_it_would_have_here(cluster, tiny_recipe, tmp_pa
     def search(out, engine):
         quick = ("train.tasks=['mood']",)
         wanted = Search(
-            str(recipe), tmp_path / out, quick, space=space, num_trials=2, engine=engine, num_jobs=1
+            str(recipe),
+            tmp_path / out,
+            (*quick, str(space)),
+            num_trials=2,
+            engine=engine,
+            num_jobs=1,
         )
         return [(t.number, t.state, t.figure, t.settings) for t in run_search(wanted)]
 

@@ -8,20 +8,18 @@ import socket
 import pytest
 
 from plait.errors import UsageError
-from plait.scale import Engine
+from plait.scale import Engine, Jobs
 from plait.scale.cluster import Cluster, Share, check_engine, connected, find_missing
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"address": "head:6379"}, "--address is for Ray"),
-        ({"cpus": 2.0}, "--cpus-per-run is for Ray"),
-        ({"gpus": 0.5}, "--gpus-per-run is for Ray"),
-        ({"name": "ray", "cpus": 0.0}, "--cpus-per-run 0 should be above 0"),
-        ({"name": "ray", "gpus": 1.5}, "--gpus-per-run 1.5 should be a part of one GPU"),
-        ({"name": "ray", "gpus": -1.0}, "--gpus-per-run -1 should be a part of one GPU"),
-        ({"name": "ray", "address": "ray://head:10001"}, "--address auto or HOST:PORT"),
+        ({"address": "head:6379"}, "are settings of a Ray cluster"),
+        ({"name": "ray", "cpus": 0.0}, "cpus=0 should be above 0"),
+        ({"name": "ray", "gpus": 1.5}, "gpus=1.5 should be a part of one GPU"),
+        ({"name": "ray", "gpus": -1.0}, "gpus=-1 should be a part of one GPU"),
+        ({"name": "ray", "address": "ray://head:10001"}, "ray:auto or ray:HOST:PORT"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, said):
@@ -29,11 +27,19 @@ def test_what_makes_no_sense_is_refused(settings, said):
         Engine(**settings)
 
 
-def test_an_engine_is_written_as_it_was_typed():
-    engine = Engine("ray", "head:6379", cpus=2.0, gpus=0.5)
-    words = "--engine ray --address head:6379 --cpus-per-run 2 --gpus-per-run 0.5"
-    assert engine.words() == words.split()
-    assert Engine().words() == []
+@pytest.mark.parametrize(
+    ("text", "jobs"),
+    [
+        (None, Jobs()),
+        ("4", Jobs(at_once=4)),
+        ("ray", Jobs(Engine("ray"))),
+        ("ray:head:6379", Jobs(Engine("ray", "head:6379"))),
+        ("ray:auto,runs=3", Jobs(Engine("ray", "auto"), 3)),
+        ("ray,workers=2,cpus=2,gpus=0.5", Jobs(Engine("ray", None, 2.0, 0.5), workers=2)),
+    ],
+)
+def test_jobs_are_read(text, jobs):
+    assert Jobs.read(text) == jobs
 
 
 @pytest.mark.parametrize(
@@ -94,8 +100,8 @@ def test_a_path_that_is_not_seen_is_named(tmp_path):
     [
         ("127.0.0.1:1", "nothing answers there"),
         ("nowhere.invalid:6379", "nothing answers there"),
-        ("head", "should be HOST:PORT"),
-        ("head:port", "should be HOST:PORT"),
+        ("head", "should be ray:HOST:PORT"),
+        ("head:port", "should be ray:HOST:PORT"),
     ],
 )
 def test_an_address_where_nobody_is_is_refused_at_once(address, said):

@@ -115,7 +115,7 @@ def test_an_interrupted_team_saves_and_says_so_once(tiny_recipe, tmp_path, numbe
     [
         (["-o", "train.lrr=1"], "train.lrr is not a setting"),
         (["--oops"], "no such option: --oops"),
-        pytest.param(["--each-alone"], "train several runs, but torchrun", marks=SLOW),
+        pytest.param(["--each-alone"], "this command trains several", marks=SLOW),
         pytest.param(["-o", "device=cuda:0"], "device = 'cuda:0' is one device", marks=SLOW),
         pytest.param(["--resume"], "there is no run at", marks=SLOW),
     ],

@@ -1,4 +1,4 @@
-"""`plait train --engine ray`: Ray's workers train one run, and begin again where one is lost."""
+"""`plait train --jobs ray`: Ray's workers train one run, and begin again where one is lost."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def test_rays_workers_begin_again_and_come_to_the_same(type_plait, tiny_recipe, 
     overrides = [*STILL, "save_every=3", "train.epochs=1", f"plugins=['{HERE / 'killer.py'}']"]
     overrides += [killer, "score_first=true"]
     whole = train(read_recipe(recipe, overrides), tmp_path / "whole").folder
-    done = type_plait(
-        "train", recipe, "--out", out, "--engine", "ray", "--workers", 2, *words(overrides)
-    )
+    done = type_plait("train", recipe, "--out", out, "--jobs", "ray,workers=2", *words(overrides))
     assert done.returncode == 0, done.stderr
     assert mark.exists()
     assert "note: a worker was lost; all begin again where the run was saved last" in done.stderr
@@ -68,7 +66,7 @@ def test_one_worker_is_a_process_like_any_other(type_plait, tiny_recipe, tmp_pat
     recipe, quick = tiny_recipe(), ["train.max_steps=6", "log_every=1"]
     here = train(read_recipe(recipe, quick), tmp_path / "here").folder
     out = tmp_path / "there"
-    done = type_plait("train", recipe, "--out", out, "--engine", "ray", *words(quick))
+    done = type_plait("train", recipe, "--out", out, "--jobs", "ray", *words(quick))
     assert done.returncode == 0, done.stderr
     losses = [[line["losses"] for line in read_losses(run)] for run in (here, out)]
     assert len(losses[0]) == 6
@@ -82,9 +80,7 @@ def test_what_a_worker_finds_wrong_is_said_once_and_not_tried_again(
     recipe = tiny_recipe()
     rows = recipe.parent / "mood-train.csv"
     rows.write_text(rows.read_text().replace(",good\n", ",gold\n", 1))
-    done = type_plait(
-        "train", recipe, "--out", tmp_path / "run", "--engine", "ray", "--workers", "2"
-    )
+    done = type_plait("train", recipe, "--out", tmp_path / "run", "--jobs", "ray,workers=2")
     assert done.returncode == 2
     (said,) = [line for line in done.stderr.splitlines() if line.startswith("plait: ")]
     assert "mood-train.csv, line " in said
@@ -96,7 +92,7 @@ def test_what_a_worker_finds_wrong_is_said_once_and_not_tried_again(
 def test_an_interrupted_run_is_saved(tiny_recipe, tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "plait", "train", str(tiny_recipe()), "--out", str(out)]
-    command += ["--engine", "ray", "--workers", "2", "-o", "train.epochs=2000"]
+    command += ["--jobs", "ray,workers=2", "-o", "train.epochs=2000"]
     process = subprocess.Popen(
         command, env=environment(tmp_path / "cache"), stderr=subprocess.PIPE, text=True
     )
@@ -111,16 +107,16 @@ def test_an_interrupted_run_is_saved(tiny_recipe, tmp_path):
     (said,) = [line for line in told.splitlines() if line.startswith("plait: ")]
     saved = load_state(out / "checkpoint.safetensors").total_steps
     assert f"stopped after {saved:,} update" in said
-    assert said.endswith("--resume --engine ray --workers 2")
+    assert said.endswith("--jobs ray,workers=2 -o train.epochs=2000 --resume")
 
 
 @pytest.mark.slow
 def test_more_workers_than_there_is_room_for_are_refused(type_plait, tiny_recipe, tmp_path):
     done = type_plait(
-        "train", tiny_recipe(), "--out", tmp_path / "run", "--engine", "ray", "--workers", 999
+        "train", tiny_recipe(), "--out", tmp_path / "run", "--jobs", "ray,workers=999"
     )
     assert done.returncode == 2
-    assert "--workers 999, but the Ray cluster has room for" in done.stderr
+    assert "workers=999, but the Ray cluster has room for" in done.stderr
 
 
 @pytest.mark.slow
@@ -131,12 +127,12 @@ def test_two_nodes_train_together(type_plait, tiny_recipe, tmp_path):
         "from ray.cluster_utils import Cluster\n"
         "cluster = Cluster(initialize_head=True, head_node_args={'num_cpus': 1})\n"
         "cluster.add_node(num_cpus=1)\n"
-        "done = subprocess.run([*sys.argv[1:], '--address', cluster.address])\n"
+        "done = subprocess.run([*sys.argv[1:], f'ray:{cluster.address},workers=2'])\n"
         "cluster.shutdown()\n"
         "sys.exit(done.returncode)\n"
     )
     command = [sys.executable, "-m", "plait", "train", str(tiny_recipe()), "--out"]
-    command += [str(tmp_path / "run"), "--engine", "ray", "--workers", "2"]
+    command += [str(tmp_path / "run"), "--jobs"]
     done = subprocess.run(
         [sys.executable, "-c", code, *command],
         env=environment(tmp_path / "cache"),
@@ -152,14 +148,10 @@ def test_two_nodes_train_together(type_plait, tiny_recipe, tmp_path):
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--workers", "2"], "--workers is for Ray"),
-        (["--address", "auto"], "--address is for Ray"),
-        (["--engine", "ray", "--jobs", "2"], "--jobs is for several runs"),
-        (
-            ["--engine", "ray", "--each-alone", "--jobs", "2", "--workers", "2"],
-            "--jobs 2 is for runs of one worker each",
-        ),
-        (["--engine", "slurm"], "'slurm' is not one of"),
+        (["--workers", "2"], "use --jobs ray,workers=N"),
+        (["--jobs", "ray,runs=2"], "--jobs N is for several runs"),
+        (["--jobs", "ray,workers=2,runs=2", "--each-alone"], "one after the other"),
+        (["--jobs", "slurm"], "should be a number of processes, ray or"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

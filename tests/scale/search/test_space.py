@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from plait.config import SearchConfig, read_recipe
@@ -10,7 +12,6 @@ from plait.scale.search import Search, find_runs
 from plait.scale.search.space import (
     find_distributions,
     read_settings,
-    read_space,
     show,
     spell_teachers,
     write_override,
@@ -54,7 +55,7 @@ def write(folder, text):
     ],
 )
 def test_a_bad_space_is_refused_before_any_trial(tiny_recipe, tmp_path, text, words):
-    search = Search(str(tiny_recipe()), tmp_path / "out", space=write(tmp_path, text))
+    search = Search(str(tiny_recipe()), tmp_path / "out", (str(write(tmp_path, text)),))
     with pytest.raises(PlaitError, match=words):
         search.read_config()
     assert not search.out.exists()
@@ -85,18 +86,9 @@ def test_a_teacher_is_spelled_one_way(tmp_path, monkeypatch, given, spelt):
     assert found["train.lr"].low == 0.1
 
 
-def test_a_space_file_holds_nothing_else(tmp_path):
-    path = tmp_path / "space.toml"
-    path.write_text("[serch.space]\n", encoding="utf-8")
-    with pytest.raises(PlaitError, match="serch is not part of a space; did you mean 'search'"):
-        read_space(path)
-    with pytest.raises(PlaitError, match="there is no file"):
-        read_space(tmp_path / "none.toml")
-
-
 def test_an_override_of_what_is_searched_is_refused(tiny_recipe, tmp_path):
     space = write(tmp_path, '"train.lr" = {low = 1e-5, high = 1e-4}')
-    search = Search(str(tiny_recipe()), tmp_path / "out", ("train.lr=1e-5",), space=space)
+    search = Search(str(tiny_recipe()), tmp_path / "out", ("train.lr=1e-5", str(space)))
     with pytest.raises(PlaitError, match="sets what the space searches"):
         search.read_config()
 
@@ -113,7 +105,7 @@ def test_a_recipe_brings_its_space_along(tiny_recipe, tmp_path):
 def test_without_dev_there_must_be_a_holdout(tiny_recipe, tmp_path):
     space = write(tmp_path, '"train.lr" = {low = 1e-5, high = 1e-4}')
     none = tuple(f"tasks.{task}.dev=[]" for task in ("mood", "same", "near"))
-    search = Search(str(tiny_recipe()), tmp_path / "out", none, space=space)
+    search = Search(str(tiny_recipe()), tmp_path / "out", (*none, str(space)))
     with pytest.raises(PlaitError, match="--holdout"):
         search.read_config()
 
@@ -125,7 +117,9 @@ def test_what_is_drawn_becomes_settings(tmp_path):
     "a.part" = {values = ["sum", {name = "gradvac", beta = 0.5}, [1, 2], true]}
     """
     optuna = pytest.importorskip("optuna")
-    space = read_space(write(tmp_path, text)).space
+    space = SearchConfig.model_validate(
+        tomllib.loads(write(tmp_path, text).read_text())["search"]
+    ).space
     found = find_distributions(space)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     seen = [read_settings(space, study.ask(found).params) for _ in range(60)]
@@ -161,7 +155,7 @@ def test_a_share_becomes_one_in_so_many():
 
 def test_a_trial_is_told_nothing_of_the_search(tiny_recipe, tmp_path):
     space = write(tmp_path, '"train.lr" = {low = 1e-5, high = 1e-4}')
-    search = Search(str(tiny_recipe()), tmp_path / "out", space=space, folds=5)
+    search = Search(str(tiny_recipe()), tmp_path / "out", (str(space),), folds=5)
     config = search.trial_config({"train.lr": 1e-5}, 3)
     assert (config.data.folds, config.data.fold) == (5, 3)
     assert config.search == read_recipe(tiny_recipe()).search

@@ -48,7 +48,7 @@ def search(tiny_recipe, tmp_path):
         path = tmp_path / f"{out}.toml"
         path.write_text(f"[search.space]\n{space}\n", encoding="utf-8")
         quick = ("train.tasks=['mood']", *options.pop("overrides", ()))
-        return Search(str(recipe), tmp_path / out, quick, space=path, **options)
+        return Search(str(recipe), tmp_path / out, (*quick, str(path)), **options)
 
     return make
 

@@ -1,5 +1,6 @@
 """A file of a user's own words and sentences, in any language, becomes probes.
 
+english = false                                     # leave out the built-in English texts
 neutral = ["Montag", "Dienstag"]                    # swaps that should matter to no task
 
 [probes.names]                                      # as many as wanted
@@ -74,6 +75,8 @@ class OwnProbes(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     probes: dict[str, OwnProbe]
+    english: bool = True
+    """Whether the built-in English sentences and words are used as well."""
     neutral: Group = ()
     """Words whose swap should matter to no task, such as weekdays."""
 

@@ -348,7 +348,7 @@ def _copy(path: Path, scratch: Path, encoding: str, header: str) -> Path:
                 out.write(block)
         except UnicodeDecodeError as error:
             raise DataError(
-                f"is not {encoding} throughout ({error.reason}); name its encoding with --encoding",
+                f"is not valid {encoding} ({error.reason}); convert it to UTF-8 first",
                 path=path,
             ) from error
     return copied

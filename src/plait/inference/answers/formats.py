@@ -200,11 +200,11 @@ def choose_separated(source: Source) -> str:
 
 
 def in_words(answer: Prediction) -> str:
-    """Write an answer for a reader: its label, or labels, and how sure the model is."""
+    """Return a prediction as text: its label or labels, with the probability in percent."""
     if isinstance(answer.value, tuple) and answer.words:
         each = zip(answer.words, answer.word_probabilities, strict=True)
-        return ", ".join(f"{word} ({chance:.0%} sure)" for word, chance in each)
-    sure = "" if answer.confidence is None else f" ({answer.confidence:.0%} sure)"
+        return ", ".join(f"{word} ({chance:.0%})" for word, chance in each)
+    sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
     return f"{answer.label}{sure}"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plait.config import RunConfig, SearchConfig, read_recipe
 from plait.errors import RecipeError, UsageError
 from plait.scale import Engine
-from plait.scale.search.space import check_space, read_space, spell_teachers, write_override
+from plait.scale.search.space import check_space, spell_teachers, write_override
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +22,6 @@ class Search:
     out: Path
     overrides: tuple[str, ...] = ()
     data: str | None = None
-    space: Path | None = None
-    """A file with a space, in place of the recipe's own."""
     folds: int | None = None
     """Deal the training rows into so many parts; dev is left alone."""
     num_runs: int = 1
@@ -40,8 +38,6 @@ class Search:
     def read_config(self) -> RunConfig:
         """Read the recipe with its space, and refuse what no trial could be made of."""
         config = read_recipe(self.recipe, self.overrides)
-        if self.space is not None:
-            config = config.model_copy(update={"search": read_space(self.space)})
         config = config.model_copy(update={"search": spell_teachers(config.search)})
         check_space(config, self.recipe, self.overrides)
         if self.folds is None and not any(task.dev for task in config.tasks.values()):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.config import RunConfig, SearchConfig, read_recipe
-from plait.config.checking import validate
-from plait.errors import RecipeError, UsageError, suggest
+from plait.errors import RecipeError, UsageError
 from plait.inference.build import build_tasks
 from plait.training.build import check_parts
 
@@ -27,26 +25,6 @@ FIXED = {
     "data.fold": "trials scored on different rows cannot be compared",
 }
 """What a search may not set, and why."""
-
-
-def read_space(path: Path) -> SearchConfig:
-    """Read a space out of a file of its own, where it is written as in a recipe."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError as error:
-        raise RecipeError(f"there is no file {path}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not valid TOML: {error}") from error
-    for key in table:
-        if key != "search":
-            raise RecipeError(f"{path}: {key} is not part of a space{suggest(key, ['search'])}")
-    return validate(SearchConfig, _as_table(table.get("search", {}), path), str(path))
-
-
-def _as_table(value: Any, path: Path) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise RecipeError(f"{path}: search should be a table")
-    return value
 
 
 def spell_teachers(search: SearchConfig) -> SearchConfig:
@@ -78,7 +56,9 @@ def check_space(config: RunConfig, recipe: str, overrides: Sequence[str]) -> Non
     """
     space = config.search.space
     if not space:
-        raise RecipeError(f"{recipe} has no [search.space], and no --space names a file with one")
+        raise RecipeError(
+            f"{recipe} has no [search.space]; write one, or add a file that has one with -o FILE.toml"
+        )
     for key in space:
         for fixed, why in FIXED.items():
             if key == fixed or (fixed == "search" and key.startswith("search.")):

@@ -30,8 +30,8 @@ def test_from_a_run_to_temperatures_and_back(plait, run):
     done = plait("calibrate", run)
     assert done.code == 0
     # The tiny run says yes or no no better than by chance, and no temperature is high enough.
-    assert "note: the temperature of same is at the end of what is tried" in done.err
-    assert "note: mood: 18 dev rows are few" in done.err
+    assert "note: same: the temperature is at the limit of its range" in done.err
+    assert "note: mood: only 18 dev rows" in done.err
     lines = done.out.splitlines()
     assert lines[0].split() == [
         "task",
@@ -59,7 +59,7 @@ def test_from_a_run_to_temperatures_and_back(plait, run):
 
     again = plait("calibrate", run)
     assert again.out == done.out  # fitted on the model's own answers, not on scaled ones
-    (command,) = re.findall(r"`plait (.*)` takes it away", done.out)
+    (command,) = re.findall(r"`plait (.*)` removes it", done.out)
     assert plait(*shlex.split(command)).out == f"{run} is no longer calibrated.\n"
     assert Predictor.load(run).evaluate().to_json() == before.to_json()
     assert plait("calibrate", run, "--undo").out == f"{run} is not calibrated.\n"
@@ -69,7 +69,7 @@ def test_a_temperature_that_does_harm_elsewhere(plait, run, tmp_path):
     """One half of dev is right throughout and would be surer, the other wrong throughout."""
     name, data = "mood-dev.csv", tmp_path / "data"
     shutil.copytree(Predictor.load(run).config.data.root, data)
-    assert "worse; better --undo" not in plait("calibrate", run).err
+    assert "calibration increases" not in plait("calibrate", run).err
     rows = read_rows(data / name)
     texts = [row["text"] for row in rows]
     answered = [answer.label for answer in Predictor.load(run).predict("mood", texts)]
@@ -78,7 +78,7 @@ def test_a_temperature_that_does_harm_elsewhere(plait, run, tmp_path):
         row["label"] = label if half else others[label]
     write_rows(data / name, rows)
     done = plait("calibrate", run, "--data", data)
-    assert "note: mood: on rows that it was not fitted on, a temperature makes" in done.err
+    assert "note: mood: calibration increases the log loss on rows it was not fitted" in done.err
 
 
 def test_mistakes_are_told_in_one_line(plait, run, tmp_path):
@@ -154,8 +154,8 @@ def test_every_member_is_calibrated_on_what_it_left_out(plait, folds):
     before = ensemble.evaluate()
     done = plait("calibrate", folds, "--left-out", "--offsets")
     assert done.code == 0, done.err
-    again = f"`plait calibrate {folds} --left-out --undo` takes it away."
-    assert f"Kept in the members of {folds}, fitted on all of them; {again}" in done.out
+    again = f"`plait calibrate {folds} --left-out --undo` removes it."
+    assert f"is kept in the members of {folds}; {again}" in done.out
     told = [line.split()[:3] for line in done.out.splitlines()[1:5]]
     names = [member.folder.name for member in ensemble.members]
     assert {tuple(words[:2]) for words in told} == {
@@ -224,12 +224,14 @@ def test_a_run_that_left_nothing_out(plait, run):
 
 def test_a_run_on_all_rows_takes_what_folds_tell(plait, folds):
     recipe, run = folds.parent / "data" / "recipe.toml", folds.parent / "run"
-    assert plait("train", recipe, "--out", run, "-o", "train.max_steps=12", "--seed", 9).code == 0
+    assert (
+        plait("train", recipe, "--out", run, "-o", "train.max_steps=12", "-o", "seed=9").code == 0
+    )
     before = Predictor.load(run)
     done = plait("calibrate", run, "--from", folds, "--offsets")
     assert done.code == 0, done.err
     assert "was trained otherwise" not in done.err  # but for its rows and its seed
-    assert f"Kept in {run}, fitted on all of them; `plait calibrate {run} --undo`" in done.out
+    assert f"is kept in {run}; `plait calibrate {run} --undo`" in done.out
     kept = json.loads((run / "calibration.json").read_text())
     assert (kept["split"], kept["source"]) == ("left-out", "two")
     assert "Fitted on training rows that `two` had left out." in (run / "card.md").read_text()
@@ -253,11 +255,11 @@ def test_a_run_on_all_rows_takes_what_folds_tell(plait, folds):
 def test_every_member_takes_what_folds_tell(plait, run, folds, tmp_path):
     both = tmp_path / "both"
     other = shutil.copytree(run, tmp_path / "other")
-    assert plait("ensemble", run, other, "--out", both, "--how", "mean").code == 0
+    assert plait("ensemble", run, other, "--out", both, "--method", "mean").code == 0
     done = plait("calibrate", both, "--from", folds)
     assert done.code == 0, done.err
-    assert f"Kept in the members of {both}" in done.out
-    assert f"`plait calibrate {both} --left-out --undo` takes it away" in done.out
+    assert f"is kept in the members of {both}" in done.out
+    assert f"`plait calibrate {both} --left-out --undo` removes it" in done.out
     scalings = [member.scalings for member in load(both).members]
     assert scalings[0] == scalings[1]
     assert set(scalings[0]) == {"mood", "same"}
@@ -268,8 +270,8 @@ def test_every_member_takes_what_folds_tell(plait, run, folds, tmp_path):
 
 def test_what_cannot_be_taken_from_others_is_told(plait, run, folds, tiny_recipe, tmp_path):
     complaint = plait("calibrate", run, "--from", folds, "--left-out").complaint()
-    assert "--from and --left-out do not go together" in complaint
-    assert "--from and --undo" in plait("calibrate", run, "--from", folds, "--undo").complaint()
+    assert "use --from or --left-out, not both" in complaint
+    assert "use --from or --undo" in plait("calibrate", run, "--from", folds, "--undo").complaint()
     assert "there is no run at" in plait("calibrate", run, "--from", tmp_path / "x").complaint()
     complaint = plait("calibrate", run, "--from", run).complaint()
     assert "left no training rows out; train it with data.folds" in complaint
@@ -291,7 +293,7 @@ def test_what_cannot_be_taken_from_others_is_told(plait, run, folds, tiny_recipe
 
 def test_what_members_outgrow_is_told(plait, folds):
     """An ensemble with a calibration of its own is refused once its members have another."""
-    told = f"{folds} itself was calibrated with its members as they were before: "
+    told = f"The calibration of {folds} itself was made for its members as they were before: "
     for words in (["--from", folds], ["--left-out", "--undo"], ["--left-out"]):
         assert told not in plait("calibrate", folds).out
         done = plait("calibrate", folds, *words)
@@ -307,7 +309,7 @@ def test_rows_that_several_left_out_are_in_one_half(plait, run, folds, tmp_path)
     """Else what suits one's answer to a row were tried on another's answer to the same row."""
     first = load(folds).members[0].folder
     twins = [shutil.copytree(first, tmp_path / name) for name in ("one", "two")]
-    assert plait("ensemble", *twins, "--out", tmp_path / "twins", "--how", "mean").code == 0
+    assert plait("ensemble", *twins, "--out", tmp_path / "twins", "--method", "mean").code == 0
     assert plait("calibrate", run, "--from", tmp_path / "twins", "--offsets").code == 0
     kept = json.loads((run / "calibration.json").read_text())["tasks"]["mood"]
     mood = answer_left_out(first)[1]["mood"]
