@@ -32,6 +32,7 @@ WIDTH = 80
 
 # Family -> where its registry and its contract are.
 CONTRACTS = {
+    "task kind": ("plait.tasks.kind", "TASK_KINDS", "Kind"),
     "schedule": ("plait.methods.schedules", "SCHEDULES", "Schedule"),
     "loss": ("plait.methods.losses", "LOSSES", "Loss"),
     "head": ("plait.model.heads", "HEADS", "Head"),
@@ -67,7 +68,7 @@ RETURNED = [
     ("plait.inference.answers.stream", "FileAnswers"),
     ("plait.inference.thresholds", "Threshold"),
     ("plait.inference.scoring", "Scores"),
-    ("plait.tasks.metrics", "TaskScores"),
+    ("plait.tasks", "TaskScores"),
 ]
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from plait.config import RunConfig
 
 
+NEIGHBOURS = {"pairs": 5, "words": 15}
+
+
 def augment(
     recipe: RecipeArgument,
     method: Annotated[
@@ -35,6 +38,15 @@ def augment(
     ] = None,
     count: Annotated[
         int | None, typer.Option("--count", metavar="N", min=1, help="Number of rows to write.")
+    ] = None,
+    neighbours: Annotated[
+        int | None,
+        typer.Option(
+            "--neighbours",
+            metavar="N",
+            min=1,
+            help="Pairs per text, or candidates per word. Default: 5 and 15.",
+        ),
     ] = None,
     data: DataOption = None,
     override: OverrideOption = None,
@@ -57,7 +69,7 @@ def augment(
     chosen = _choose_task(config, task, able)
     with Display() as display:
         make = _make_pairs if method == "pairs" else _make_rows
-        done = make(config, chosen, data, count, out, display)
+        done = make(config, chosen, data, neighbours or NEIGHBOURS[method], count, out, display)
     typer.echo(done)
     typer.echo(
         f'To train on them: unlabelled = "{out.resolve()}" in [tasks.{chosen}] of a recipe that '
@@ -69,6 +81,7 @@ def _make_pairs(
     config: RunConfig,
     task: str,
     data: str | None,
+    neighbours: int,
     count: int | None,
     out: Path,
     display: Display,
@@ -81,6 +94,7 @@ def _make_pairs(
         config,
         task,
         data=data,
+        neighbours=neighbours,
         count=count,
         reading=display.reading,
         progress=display.work,
@@ -100,6 +114,7 @@ def _make_rows(
     config: RunConfig,
     task: str,
     data: str | None,
+    neighbours: int,
     count: int | None,
     out: Path,
     display: Display,
@@ -111,6 +126,7 @@ def _make_rows(
         config,
         task,
         data=data,
+        neighbours=neighbours,
         count=count,
         reading=display.reading,
         progress=display.work,

@@ -59,9 +59,6 @@ def new(
         Repeated,
         typer.Option("--labels", metavar="[TASK=]A,B,...", help="Names of the classes, in order."),
     ] = None,
-    range_: Annotated[
-        Repeated, typer.Option("--range", metavar="[TASK=]LOW,HIGH", help="Range of a score.")
-    ] = None,
     separator: SeparatorOption = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing recipe.")
@@ -95,7 +92,6 @@ def new(
             label=label or (),
             kind=kind or (),
             labels=labels or (),
-            range=range_ or (),
             reading=Reading(read_separator(separator)),
         )
         draft = draft_recipe(files or (), request)

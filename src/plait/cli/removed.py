@@ -43,6 +43,7 @@ OPTIONS = {
     "new --dev-fraction": "split the file yourself, or leave out the dev file: 10% is held out",
     "new --yes": "there is no question any more; --dry-run shows the guesses",
     "new --id": EDIT,
+    "new --range": EDIT,
     "new --encoder": "use -o encoder.source=SOURCE with `plait train`",
     "plan --from": "use -o start=RUN",
     "train --graphs": "use -o graphs=true",

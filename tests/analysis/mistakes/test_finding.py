@@ -126,7 +126,7 @@ def test_nothing_wanted_nothing_embedded(model):
 
 
 def test_the_table_can_be_read_back(model, tmp_path):
-    from plait.cli.mistakes import _write_csv
+    from plait.cli.evaluate import _write_csv
 
     dev = model.load_split("dev", tasks=["same"])
     found = {"same": find_mistakes(model, "same", dev["same"], top=1)}

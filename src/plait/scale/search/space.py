@@ -57,7 +57,7 @@ def check_space(config: RunConfig, recipe: str, overrides: Sequence[str]) -> Non
     space = config.search.space
     if not space:
         raise RecipeError(
-            f"{recipe} has no [search.space]; write one, or add a file that has one with -o FILE.toml"
+            f"{recipe} has no [search.space]; write one, or add a file with -o FILE.toml"
         )
     for key in space:
         for fixed, why in FIXED.items():
