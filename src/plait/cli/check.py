@@ -110,8 +110,8 @@ def _show(report: Report, *, show: bool) -> None:
 
 def _row(split: SplitSummary) -> list[str]:
     lengths = split.lengths
-    told = (lengths.median, lengths.most, lengths.longest, lengths.cut) if lengths else ()
-    tokens = [f"{n:,}" for n in told] if told else ["?"] * 4
+    numbers = (lengths.median, lengths.most, lengths.longest, lengths.cut) if lengths else ()
+    tokens = [f"{n:,}" for n in numbers] if numbers else ["?"] * 4
     tokens.append(f"{max(split.unknown.values()):.1%}" if split.unknown else "?")
     return [split.task, split.split, _labels(split), f"{split.num_rows:,}", *tokens]
 

@@ -31,8 +31,8 @@ def show_errors(found: Mistakes, against: Path | None, *, with_rows: bool) -> No
         wrong = "" if right is None else f"{int((~right).sum()):,} of {found.num_rows:,} rows, "
         order = "largest error first" if right is None else "most confident first"
         any_wrong = found.verdicts.severity.any()
-        told = f"{wrong}{order}" if any_wrong else "none"
-        console.print(f"\nErrors of {found.task}: {told}", style="bold")
+        about = f"{wrong}{order}" if any_wrong else "none"
+        console.print(f"\nErrors of {found.task}: {about}", style="bold")
         for mistake in found.worst:
             _show_mistake(console, mistake)
         if any_wrong:

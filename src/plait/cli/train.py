@@ -263,7 +263,7 @@ def _read_recipes(
     runs: dict[str, tuple[RunConfig, Path]] = {}
     for recipe in recipes:
         if lists_members(recipe):
-            raise UsageError(f"{recipe} is an ensemble recipe; train it with a command of its own")
+            raise UsageError(f"{recipe} is an ensemble recipe; train it with a separate command")
         config = read_recipe(recipe, overrides)
         name = config.name.replace("/", "-")
         if name in runs:
@@ -360,7 +360,7 @@ def _train_each_alone(
 
 
 def _joint_scores(config: RunConfig, out: Path) -> Mapping[str, float | None]:
-    """Return the dev scores of a joint run in OUT/joint; empty if there is none."""
+    """Return the dev scores of a joint run in OUT/joint; empty if there is no joint run."""
     from plait.inference.folders import RunFolder
 
     folder = RunFolder(out / JOINT)
