@@ -82,7 +82,7 @@ def serve(
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
 ) -> None:
-    """Serve trained runs over HTTP, with a page, until Ctrl-C.
+    """Serve trained runs over HTTP, with a web page to try them.
 
     Without a run, runs/demo is served. The log goes to standard output, a line of JSON an event.
     Only this machine is let in unless --host says otherwise, and then only with an API key.
