@@ -65,7 +65,7 @@ REFUSALS = [
     ("train corse", "no recipe 'corse'; did you mean 'course'?"),
     ("train nowhere.toml", "no recipe file nowhere.toml"),
     ("train course -o train.epohcs=2", "train.epohcs is not a setting; did you mean"),
-    ("train course -o epochs", "not of the form key=value"),
+    ("train course -o epochs", "is not key=value, nor a .toml file"),
     ("train demo --data nowhere", "no data folder nowhere (set by --data)"),
     ("train course --resume", "--resume needs --out"),
     ("train demo --resume --out nowhere", "no run at nowhere to resume"),

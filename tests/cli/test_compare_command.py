@@ -51,7 +51,7 @@ def test_a_run_that_fails_does_not_stop_the_others(compare, tmp_path):
     (tmp_path / "faster.toml").write_text(text + '[tasks.mood]\ntrain = "nowhere.csv"\n')
     done = compare("--seeds", "1")
     assert done.code == 2
-    assert "1 runs failed: faster, seed" in done.err
+    assert "1 run failed: faster, seed" in done.err
     assert "nowhere.csv" in done.err
     assert "tiny" in (tmp_path / "compared/compare.md").read_text()
 
