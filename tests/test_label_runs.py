@@ -155,7 +155,7 @@ def test_what_commands_print(run, words, tmp_path):
     text = "the film was happy weak ."
     shown = words("predict", folder, "--task", "moods", text, "the book was .")
     assert "  moods: glad (" in shown
-    assert "% sure), tired (" in shown
+    assert "%), tired (" in shown
     assert "  moods: none (" in shown
     line = json.loads(
         words("predict", folder, "--task", "moods", text, "--format", "jsonl", "--probabilities")

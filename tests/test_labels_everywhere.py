@@ -183,11 +183,10 @@ def test_two_runs_by_hand():
 
 
 def test_mistakes_are_shown(run, words, tmp_path):
-    shown = words("mistakes", run, "--task", "moods", "--csv", tmp_path / "wrong.csv")
-    assert "moods, 24 dev rows: subset_accuracy" in shown
-    assert "wrong, the surest wrong label first" in shown
-    values = json.loads(words("mistakes", run, "--task", "moods", "--json"))
-    found = values["tasks"]["moods"]
+    wanted = ("evaluate", run, "--task", "moods", "--errors", "2")
+    shown = words(*wanted, "--csv", tmp_path / "wrong.csv")
+    assert "of 24 rows, most confident first" in shown
+    found = json.loads(words(*wanted, "--json"))["errors"]["moods"]
     assert 0 < found["mistakes"] <= 24
     truths = {row["truth"] for row in read_rows(tmp_path / "wrong.csv")}
     assert truths
@@ -256,7 +255,7 @@ def test_an_ensemble_of_calibrated_runs(run, tmp_path, words):
     load(run).predict_file(source, tmp_path / "one.jsonl", tasks=["moods"])
     assert (tmp_path / "both.jsonl").read_bytes() == (tmp_path / "one.jsonl").read_bytes()
     assert "any number of glad" in make_card(folder)
-    assert "subset_accuracy" in words("mistakes", folder, "--task", "moods")
+    assert "subset_accuracy" in words("evaluate", folder, "--task", "moods", "--errors", "1")
 
 
 # --- data --------------------------------------------------------------------------------

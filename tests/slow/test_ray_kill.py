@@ -144,7 +144,7 @@ def test_a_prediction_stopped_by_ctrl_c_goes_on(tiny_run, rows, tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     code, said = end(process)
     assert code == 130, said
-    assert "Go on with: the same command and --resume" in said
+    assert "Go on with: plait predict " in said
     assert "Traceback" not in said
     before = count_parts(tmp_path / "out")
     code, said = end(start(*words, "--resume"))  # whoever began it, anybody may go on

@@ -53,7 +53,7 @@ def test_rays_workers_begin_again_and_come_to_the_same(type_plait, tiny_recipe, 
     assert done.returncode == 0, done.stderr
     assert mark.exists()
     assert "note: a worker was lost; all begin again where the run was saved last" in done.stderr
-    assert "going on after 6 updates" in done.stderr
+    assert "continuing after 6 updates" in done.stderr
     assert "best after 12 of 12 updates" in done.stdout
     for line, other in zip(read_losses(whole), read_losses(out), strict=True):
         assert other["losses"] == pytest.approx(line["losses"], rel=2e-4, abs=2e-5)
