@@ -18,13 +18,13 @@ import httpx
 import pytest
 import uvicorn
 
-from conftest import HTML
 from plait.serve.app import make_app
 from plait.serve.server import Settings, list_runs, load_models
 
 TEXT = "the film was great ."
 PAIR = ("the film was great .", "the film was superb .")
 KEY = "a-key-of-enough-characters"
+HTML = "<img src=x onerror=alert(1)>"  # a label of the run `labels`
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 SCREENSHOTS = os.environ.get("PLAIT_SCREENSHOTS")
 
