@@ -80,7 +80,7 @@ def models(runs: Path) -> dict[str, Any]:
     """All models of the folder, by name, tiny first."""
     found = list_runs(runs)
     found = {"tiny": found.pop("tiny"), **found}
-    return load_models(Settings(runs=found, skip_bad=True, device="cpu", precision="fp32"))
+    return load_models(Settings(runs=found, folder=runs, device="cpu", precision="fp32"))
 
 
 class Held:

@@ -276,7 +276,8 @@ PICTURES = {
 
 @pytest.mark.skipif(SCREENSHOTS is None, reason="PLAIT_SCREENSHOTS is not set")
 def test_pictures(tab):
-    models = load_models(Settings(runs=list_runs(Path(SCREENSHOTS)), skip_bad=True, device="cpu"))
+    folder = Path(SCREENSHOTS)
+    models = load_models(Settings(runs=list_runs(folder), folder=folder, device="cpu"))
     with serving(models) as address:
         for picture, (name, look) in PICTURES.items():
             page = tab(address + views(next(iter(models)), list(models)[-1])[name], **look)

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from plait.errors import RecipeError, RunError, UsageError
+from plait.inference.ensemble import make_ensemble
 from plait.serve.middleware import KeyCheck, read_keys
 from plait.serve.server import Settings, is_loopback, list_runs, load_models, name_runs
 
@@ -36,13 +37,25 @@ def test_only_folders_directly_below_are_listed(runs, tmp_path):
     assert list(list_runs(runs)) == ["again", "both", "empty", "labels", "tiny"]
 
 
-def test_folders_that_cannot_be_loaded_are_left_out(models, runs, log, tmp_path):
+def test_folders_that_cannot_be_loaded_are_left_out(models, runs, log):
     assert list(models) == ["tiny", "again", "both", "labels"]  # without `empty`
+    empty = {"empty": runs / "empty"}
     with pytest.raises(RunError, match="no run could be loaded"):
-        load_models(Settings(runs={"empty": runs / "empty"}, skip_bad=True))
+        load_models(Settings(runs=empty, folder=runs))
     assert log()[0]["event"] == "run_left_out"
     with pytest.raises(RunError, match="is not a run"):
-        load_models(Settings(runs={"empty": runs / "empty"}))
+        load_models(Settings(runs=empty))
+
+
+def test_a_folder_of_runs_leads_nowhere_else(runs, tmp_path, log):
+    """Others may write to it: no links and no ensembles of runs elsewhere."""
+    make_ensemble([runs / "tiny", runs / "again"], tmp_path / "both", "mean")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "model.safetensors").symlink_to(runs / "tiny" / "model.safetensors")
+    with pytest.raises(RunError, match="no run could be loaded"):
+        load_models(Settings(runs=list_runs(tmp_path), folder=tmp_path))
+    assert all(f"is outside {tmp_path}" in line["reason"] for line in log())
+    assert [line["run"] for line in log()] == ["both", "linked"]
 
 
 def test_plugins_run_only_if_they_are_given(runs, tmp_path):

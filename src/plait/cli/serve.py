@@ -69,7 +69,7 @@ def serve(
     cores = os.cpu_count() or 1
     settings = server.Settings(
         runs=server.list_runs(folder) if folder else server.name_runs(runs or [DEMO]),
-        skip_bad=folder is not None,
+        folder=folder,
         plugins=tuple(plugins or ()),
         device=device,
         precision=precision,

@@ -122,8 +122,8 @@ def make_app(
     @app.get("/readyz")
     async def readyz() -> dict[str, str]:
         """Return whether requests are answered now."""
-        if queue.is_closed or not thread.is_alive():
-            raise RequestError(503, "not_ready", "The server is stopping", Retry_After="2")
+        if not thread.is_alive():
+            raise RequestError(503, "not_ready", "The models have stopped", Retry_After="2")
         return {"status": "ready"}
 
     @app.get("/", include_in_schema=False)

@@ -187,11 +187,6 @@ class Queue:
             self._is_closed = True
             self._changed.notify_all()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether no more rows are accepted."""
-        return self._is_closed
-
 
 class ModelThread(Thread):
     """Answers the batches of a queue until it is closed and empty."""

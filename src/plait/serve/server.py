@@ -43,8 +43,8 @@ class Settings:
 
     runs: Mapping[str, Path]
     """Run folders by name. Requests give names, which never become part of a path."""
-    skip_bad: bool = False
-    """Leave out folders that cannot be loaded, instead of stopping."""
+    folder: Path | None = None
+    """The folder of all runs, if it was given: runs that cannot be loaded are left out then."""
     plugins: tuple[Path, ...] = ()
     """The only files of the user's code that runs may bring."""
     device: str = "auto"
@@ -53,7 +53,7 @@ class Settings:
     """CPU threads of a worker; torch's default unless given."""
     queue_size: int = 1024
     keys: tuple[str, ...] = ()
-    local_only: bool = True
+    """API keys. Without any, only requests to this machine's own names are accepted."""
 
 
 # --- runs --------------------------------------------------------------------------------
@@ -86,6 +86,16 @@ def list_runs(folder: Path) -> dict[str, Path]:
     return found
 
 
+def check_inside(run: Path, folder: Path) -> None:
+    """Refuse a run that brings files from elsewhere, by links or as members of an ensemble."""
+    from plait.inference.ensemble import is_ensemble, read_outlines
+
+    members = read_outlines(run)[0] if is_ensemble(run) else []
+    for path in (*run.rglob("*"), *members):
+        if not path.resolve().is_relative_to(folder):
+            raise RunError(f"{path} is outside {folder}; name the run itself to serve it")
+
+
 def load_models(settings: Settings) -> dict[str, Answerer]:
     """Load the runs and answer one text with each, since a model's first batch is slow."""
     import torch
@@ -99,10 +109,12 @@ def load_models(settings: Settings) -> dict[str, Answerer]:
     models: dict[str, Answerer] = {}
     for name, folder in settings.runs.items():
         try:
+            if settings.folder is not None:
+                check_inside(folder, settings.folder.resolve())
             with only_plugins(settings.plugins):
                 model = load(folder, device=settings.device, precision=settings.precision)
         except PlaitError as error:
-            if not settings.skip_bad:
+            if settings.folder is None:
                 raise
             LOG.warning("run_left_out", extra={"facts": {"run": name, "reason": str(error)}})
             continue
@@ -128,7 +140,7 @@ def serve(
 ) -> None:
     """Serve runs until SIGINT or SIGTERM; requests that were accepted are answered first.
 
-    `ready` is called with the address once requests are answered.
+    `ready` is called with the address once the runs are loaded.
     """
     if not settings.keys and not is_loopback(host):
         raise UsageError(
@@ -159,7 +171,7 @@ def start_app(settings: Settings) -> FastAPI:
         models,
         keys=settings.keys,
         queue_size=settings.queue_size,
-        local_only=settings.local_only and not settings.keys,
+        local_only=not settings.keys,
     )
 
 

@@ -87,12 +87,10 @@ export function startTry(runs) {
   }
 
   async function copyLink({ target }) {
-    try {
-      await navigator.clipboard.writeText(location.href);
-      announce((target.textContent = "Copied"));
-    } catch {
-      announce((target.textContent = "Copy it from the address bar")); // only https may copy
-    }
+    const writing = navigator.clipboard?.writeText(location.href) ?? Promise.reject();
+    const failed = "Copy it from the address bar"; // only https and localhost may copy
+    target.textContent = await writing.then(() => "Copied", () => failed);
+    announce(target.textContent);
     setTimeout(() => (target.textContent = "Copy link"), 2000);
   }
 
@@ -104,13 +102,9 @@ export function startTry(runs) {
   form.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask();
   });
-  form.addEventListener("input", (event) => {
-    if (event.target.matches("textarea")) ask(TYPING_MS);
-  });
-  form.addEventListener("change", (event) => {
-    if (!event.target.matches("select")) return;
-    fit();
-    ask();
+  form.addEventListener("input", ({ target }) => {
+    if (target.matches("select")) fit();
+    ask(target.matches("textarea") ? TYPING_MS : 0);
   });
   get("sample").addEventListener("click", takeSample);
   get("copy").addEventListener("click", copyLink);
