@@ -138,8 +138,8 @@ def test_nan_becomes_null(serving, held):
 
 
 def test_runs_and_tasks(client, serving):
-    told = {"name": "tiny", "tasks": ["mood", "same", "near"], "embeds": True}
-    assert client.get("/v1/runs").json() == {"runs": [told]}
+    expected = {"name": "tiny", "tasks": ["mood", "same", "near"], "embeds": True}
+    assert client.get("/v1/runs").json() == {"runs": [expected]}
     tasks = client.get("/v1/tasks", params={"run": "tiny"}).json()["tasks"]
     assert tasks == client.get("/v1/tasks").json()["tasks"]
     assert tasks[0]["labels"] == ["bad", "so-so", "good"]

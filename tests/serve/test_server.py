@@ -1,4 +1,4 @@
-"""Loading runs, and the whole server in processes of its own."""
+"""Loading runs, and the whole server with two workers."""
 
 from __future__ import annotations
 

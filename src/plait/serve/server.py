@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from plait.errors import PlaitError, RunError, UsageError
@@ -39,7 +38,7 @@ STOP_SECONDS = 31
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What to serve, and to whom."""
+    """What a server serves."""
 
     runs: Mapping[str, Path]
     """Run folders by name. Requests give names, which never become part of a path."""
@@ -199,17 +198,21 @@ def _configure(app: Any, **more: Any) -> uvicorn.Config:
 class _Workers(Multiprocess):
     """uvicorn's process manager, which replaces workers that die."""
 
-    was_interrupted = False
+    are_loaded = was_interrupted = False
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket, ready: Callable[[], None]):
         super().__init__(config, [listener])
         self._ready = ready
 
     def init_processes(self) -> None:
-        """Start the workers and wait until they have loaded the runs."""
+        """Start the workers and wait until they have loaded the runs; stop if one cannot."""
         super().init_processes()
-        if all(process.wait_until_ready(LOAD_SECONDS) for process in self.processes):
+        self.are_loaded = all(process.wait_until_ready(LOAD_SECONDS) for process in self.processes)
+        if self.are_loaded:
             self._ready()
+        else:
+            self.handle_signals()
+            self.should_exit.set()
 
     def handle_int(self) -> None:
         """Stop, and remember that it was Ctrl-C."""
@@ -220,6 +223,7 @@ class _Workers(Multiprocess):
 def _serve_in_workers(
     settings: Settings, listener: socket.socket, num_workers: int, ready: Callable[[], None]
 ) -> None:
+    set_up_log()
     config = _configure(
         partial(_start_worker, settings),
         factory=True,
@@ -227,23 +231,22 @@ def _serve_in_workers(
         timeout_worker_healthcheck=HANG_SECONDS,
     )
     with TemporaryDirectory(prefix="plait-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # workers put their metrics together there
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # where the workers add up their metrics
         workers = _Workers(config, listener, ready)
         workers.run()
         del os.environ["PROMETHEUS_MULTIPROC_DIR"]
-    if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
-        raise UsageError("the workers could not start; the message above says why")
     if workers.was_interrupted:
         raise KeyboardInterrupt
+    if not workers.are_loaded:
+        raise RunError("the workers could not load the runs; the message above says why")
 
 
 def _start_worker(settings: Settings) -> FastAPI:
-    """Load the runs in a worker process; one that cannot tells the process manager to stop."""
+    """Load the runs in a worker process, or end it with one sentence."""
     try:
         return start_app(settings)
     except PlaitError as error:
-        sys.stderr.write(f"plait: {error}\n")
-        sys.exit(STARTUP_FAILURE)
+        sys.exit(f"plait: {error}")
 
 
 def _listen(host: str, port: int) -> socket.socket:
