@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import plait
+from plait.serve.middleware import RequestError, limit_body
 
 TEXTS = [
     "the film was great .",
@@ -270,6 +272,20 @@ def test_large_bodies(client, code):
     assert code(client.post("/v1/predict", content=b"x" * 1_000_001), 413) == "too_large"
     pieces = (b"x" * 1000 for _ in range(1100))  # without a Content-Length
     assert code(client.post("/v1/predict", content=pieces), 413) == "too_large"
+
+
+def test_a_slow_body_is_given_up(monkeypatch):
+    monkeypatch.setattr("plait.serve.middleware.MAX_BODY_SECONDS", 0.01)
+
+    async def receive():
+        await asyncio.sleep(60)
+
+    async def go():
+        return await limit_body({"type": "http", "headers": []}, receive)()
+
+    with pytest.raises(RequestError, match="took longer than") as refused:
+        asyncio.run(go())
+    assert refused.value.status_code == 408
 
 
 def test_a_full_queue(serving, held, code):

@@ -268,7 +268,7 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            await self._app(scope, _limit_body(scope, receive), send_with_headers)
+            await self._app(scope, limit_body(scope, receive), send_with_headers)
         except Exception as error:
             LOG.error("failed", exc_info=error, extra={"facts": {"request_id": request_id}})
             found = to_request_error(error, scope["path"])
@@ -291,7 +291,7 @@ class RequestMiddleware:
         LOG.info("request", extra={"facts": facts})
 
 
-def _limit_body(scope: Scope, receive: Receive) -> Receive:
+def limit_body(scope: Scope, receive: Receive) -> Receive:
     """Return a `receive` that refuses a body which is too large or takes too long."""
     deadline = asyncio.get_running_loop().time() + MAX_BODY_SECONDS
     declared = Headers(scope=scope).get("content-length", "0")
@@ -306,13 +306,13 @@ def _limit_body(scope: Scope, receive: Receive) -> Receive:
             async with asyncio.timeout_at(deadline):
                 message = await receive()
         except TimeoutError:
-            message_ = f"The body took longer than {MAX_BODY_SECONDS:g} s"
-            raise RequestError(408, "slow_body", message_) from None
+            reason = f"The body took longer than {MAX_BODY_SECONDS:g} s"
+            raise RequestError(408, "slow_body", reason) from None
         size += len(message.get("body", b""))
         is_complete = not message.get("more_body", False)
         if size > MAX_BODY_BYTES:
-            message_ = f"The body is larger than {MAX_BODY_BYTES:,} bytes"
-            raise RequestError(413, "too_large", message_)
+            reason = f"The body is larger than {MAX_BODY_BYTES:,} bytes"
+            raise RequestError(413, "too_large", reason)
         return message
 
     return limited
