@@ -53,7 +53,7 @@ docs: dev ## regenerate the generated pages
 	$(PY) benchmarks/defaults.py page
 
 pictures: dev ## take the pictures in docs/images anew, of the runs in RUNS
-	PLAIT_SCREENSHOTS=$(or $(RUNS),runs) $(PY) -m pytest tests/web/page/test_looks.py -k pictures
+	PLAIT_SCREENSHOTS=$(or $(RUNS),runs) $(PY) -m pytest tests/serve/test_page.py -k pictures
 
 clean: ## remove .venv, builds and caches (runs/ stays)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

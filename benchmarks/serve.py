@@ -33,6 +33,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import cpu_predict
 import numpy as np
@@ -84,7 +86,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--wait-ms", type=float, nargs="+", default=[5.0])
     parser.add_argument("--out", type=Path, help="write the record here, not to benchmarks/records")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
@@ -108,11 +109,9 @@ def commands(run: Path, hub: Path, args: argparse.Namespace) -> dict[str, list[s
     """Return what starts each side, but for its port."""
     found = {"FastAPI and pipeline": [sys.executable, "-c", PEER, str(hub)]}
     for workers in args.workers:
-        for wait in args.wait_ms:
-            name = f"plait serve, {workers} worker{'s' * (workers > 1)}"
-            name += f", {wait:g} ms" if len(args.wait_ms) > 1 else ""
-            found[name] = [sys.executable, "-m", "plait", "serve", str(run)]
-            found[name] += ["--workers", str(workers), "--wait-ms", str(wait), "--port"]
+        name = f"plait serve, {workers} worker{'s' * (workers > 1)}"
+        found[name] = [sys.executable, "-m", "plait", "serve", str(run)]
+        found[name] += ["--workers", str(workers), "--port"]
     return found
 
 
@@ -296,10 +295,13 @@ class Floor:
 
 
 def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    """Wait until a server answers HTTP, with whatever status."""
     until = time.monotonic() + 180
     while time.monotonic() < until and server.poll() is None:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            urlopen(f"http://127.0.0.1:{port}/", timeout=60).close()
+            return
+        except HTTPError:
             return
         except OSError:
             time.sleep(0.2)

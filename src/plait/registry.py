@@ -173,18 +173,18 @@ _at_hand: set[str] = set()
 """Modules of the recipe whose files were run last."""
 
 
-_refused: ContextVar[str | None] = ContextVar("plugins refused", default=None)
-"""How to let plugins in, where they are kept out."""
+_allowed: ContextVar[frozenset[Path] | None] = ContextVar("allowed plugins", default=None)
+"""The only plugins that may run; None for any."""
 
 
 @contextmanager
-def plugins_refused(remedy: str) -> Iterator[None]:
-    """Run no plugin inside, whatever a recipe names; `remedy` says how they would be let in."""
-    token = _refused.set(remedy)
+def only_plugins(paths: Iterable[Path]) -> Iterator[None]:
+    """Refuse every plugin but these inside, whatever a recipe names."""
+    token = _allowed.set(frozenset(path.resolve() for path in paths))
     try:
         yield
     finally:
-        _refused.reset(token)
+        _allowed.reset(token)
 
 
 def load_plugins(paths: Iterable[str]) -> None:
@@ -194,10 +194,11 @@ def load_plugins(paths: Iterable[str]) -> None:
     versions of a file can be loaded one after the other.
     """
     _at_hand.clear()
-    for path in paths:
-        if remedy := _refused.get():
-            raise RecipeError(f"its recipe names the plugin {path}, which is code; {remedy}")
-        load_plugin(Path(path))
+    allowed = _allowed.get()
+    for path in map(Path, paths):
+        if allowed is not None and path.resolve() not in allowed:
+            raise RecipeError(f"its plugin {path} is code; allow it with --plugins {path}")
+        load_plugin(path)
 
 
 def _gives_way(known: type, part: type) -> bool:

@@ -1,133 +1,152 @@
-"""An application over the tiny run, asked in this process."""
+"""Models for the server's tests, loaded once, and an application over them."""
 
 from __future__ import annotations
 
-import asyncio
+import csv
 import io
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+import tomli_w
+from safetensors.torch import load_file, save_file
 
 pytest.importorskip("fastapi", reason="plait[serve] is not installed")
-httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+pytest.importorskip("httpx", reason="httpx is not installed")
 
-from plait.serve.app import make_app  # noqa: E402
-from plait.serve.keys import Keys  # noqa: E402
-from plait.serve.limits import Limits  # noqa: E402
-from plait.serve.logs import Log  # noqa: E402
-from plait.serve.models import Models  # noqa: E402
-from plait.serve.parcels import Answer, Ask, RunsToLoad  # noqa: E402
+from fastapi.testclient import TestClient
+
+from plait.config import read_recipe
+from plait.inference.ensemble import make_ensemble
+from plait.serve.app import make_app
+from plait.serve.middleware import JsonFormatter
+from plait.serve.server import Settings, list_runs, load_models
+from plait.training.run import train
+
+HTML = "<img src=x onerror=alert(1)>"
+"""A label that must stay text in the page."""
 
 
 @pytest.fixture(scope="session")
-def models(tiny_run: Path) -> Models:
-    return Models.load(RunsToLoad({"tiny": tiny_run}, device="cpu", precision="fp32"))
+def runs(tiny_run: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs: tiny, the same with other weights, a multi-label run, an ensemble."""
+    folder = tmp_path_factory.mktemp("serve") / "runs"
+    for name in ("tiny", "again"):
+        shutil.copytree(tiny_run, folder / name)
+    weights = load_file(folder / "again" / "model.safetensors")
+    flipped = {k: -v if k.startswith("heads.") else v for k, v in weights.items()}
+    save_file(flipped, folder / "again" / "model.safetensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLAIT_CACHE", str(folder.parent / "cache"))
+        recipe = _write_labels_recipe(folder.parent / "data", tiny_encoder)
+        train(read_recipe(recipe), folder / "labels")
+    make_ensemble([folder / "tiny", folder / "again"], folder / "both", "mean")
+    (folder / "empty").mkdir()
+    return folder
+
+
+def _write_labels_recipe(folder: Path, encoder: Path) -> Path:
+    folder.mkdir()
+    rows = [
+        ("the film was great .", "good"),
+        ("a sad walk", HTML),
+        ("fine and sad", f"good|{HTML}"),
+    ]
+    with (folder / "rows.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "signs"), *(rows * 3)])
+    task = {"kind": "labels", "labels": ["good", HTML], "text": "text", "label": "signs"}
+    task |= {"label_separator": "|", "train": "rows.csv", "dev": "rows.csv", "about": f"Any {HTML}"}
+    recipe = {
+        "name": "labels",
+        "device": "cpu",
+        "listeners": [],
+        "data": {"root": str(folder)},
+        "encoder": {"source": str(encoder), "max_length": 32},
+        "train": {"epochs": 1, "batch_size": 4},
+        "tasks": {"signs": task},
+    }
+    (folder / "recipe.toml").write_text(tomli_w.dumps(recipe), encoding="utf-8")
+    return folder / "recipe.toml"
+
+
+@pytest.fixture(scope="session")
+def models(runs: Path) -> dict[str, Any]:
+    """All models of the folder, by name, tiny first."""
+    found = list_runs(runs)
+    found = {"tiny": found.pop("tiny"), **found}
+    return load_models(Settings(runs=found, folder=runs, device="cpu", precision="fp32"))
 
 
 class Held:
-    """Models that answer only when let go, and remember what they were asked."""
+    """A model that waits in each batch until `go` is set, and counts the rows of its batches."""
 
-    def __init__(self, models: Models):
-        self.models, self.go, self.asked = models, Event(), []
+    def __init__(self, model: Any):
+        self._model, self.go, self.sizes = model, Event(), []
 
-    def answer(self, ask: Ask) -> list[Answer]:
-        self.asked.append(ask)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def answer_together(self, tasks: Any, dataset: Any) -> Any:
+        self.sizes.append(len(dataset))
         assert self.go.wait(30)
-        return self.models.answer(ask)
-
-    def is_alive(self) -> bool:
-        return True
-
-    def restart(self) -> None:
-        raise AssertionError
-
-    def close(self) -> None:
-        pass
+        return self._model.answer_together(tasks, dataset)
 
 
 @pytest.fixture
-def held(models: Models) -> Held:
-    return Held(models)
-
-
-class Client(httpx.AsyncClient):
-    """Asks an application in this process; `log` has its lines."""
-
-    lines: io.StringIO
-    app: Any
-
-    @property
-    def log(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.lines.getvalue().splitlines()]
-
-    async def predict(self, inputs: Any, **more: Any) -> httpx.Response:
-        return await self.post("/v1/predict", json={"inputs": inputs, **more})
-
-
-Serving = Callable[..., AbstractAsyncContextManager[Client]]
+def held(models: dict[str, Any]) -> Held:
+    return Held(models["tiny"])
 
 
 @pytest.fixture
-def serving(models: Models) -> Serving:
-    @asynccontextmanager
-    async def open_(
-        *,
-        limits: Limits | None = None,
-        keys: tuple[str, ...] = (),
-        backends: Any = None,
-        catalog: Any = None,
-        **more: Any,
-    ) -> AsyncIterator[Client]:
-        lines = io.StringIO()
-        app = make_app(
-            catalog or models.catalog,
-            backends or [models],
-            limits=limits or Limits(),
-            keys=Keys(list(keys)),
-            log=Log(lines),
-            **more,
-        )
-        transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
-        async with (
-            app.router.lifespan_context(app),
-            Client(transport=transport, base_url="http://localhost", timeout=30) as client,
-        ):
-            client.lines, client.app = lines, app
+def serving(models: dict[str, Any]) -> Callable[..., Any]:
+    """Open a client of an application over some models, tiny unless others are given."""
+
+    @contextmanager
+    def open_(*names: str, served: dict[str, Any] | None = None, **more: Any) -> Iterator[Any]:
+        served = served or {name: models[name] for name in names or ("tiny",)}
+        with TestClient(make_app(served, **more), base_url="http://localhost") as client:
             yield client
 
     return open_
 
 
-@pytest.fixture
-def asking(serving: Serving) -> Callable[..., Any]:
-    """Ask one thing of a fresh application and return the response."""
-
-    def ask(method: str, path: str, *, given: dict[str, Any] | None = None, **more: Any) -> Any:
-        async def go() -> httpx.Response:
-            async with serving(**(given or {})) as client:
-                return await client.request(method, path, **more)
-
-        return asyncio.run(go())
-
-    return ask
-
-
-def problem(response: httpx.Response, status: int) -> str:
-    """Check the one shape of errors and return the code."""
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/json"
-    error = response.json()["error"]
-    assert set(error) == {"code", "message", "request_id"}
-    assert error["request_id"] == response.headers["x-request-id"]
-    assert "Traceback" not in response.text
-    return error["code"]
+@pytest.fixture(scope="module")
+def client(models: dict[str, Any]) -> Iterator[TestClient]:
+    """A client of an application over tiny alone."""
+    with TestClient(make_app({"tiny": models["tiny"]}), base_url="http://localhost") as opened:
+        yield opened
 
 
 @pytest.fixture
-def code() -> Callable[[httpx.Response, int], str]:
-    return problem
+def log() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The server's log so far, as JSON."""
+    lines = io.StringIO()
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(JsonFormatter())
+    logger = logging.getLogger("plait.serve")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel("INFO")
+    yield lambda: [json.loads(line) for line in lines.getvalue().splitlines()]
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+@pytest.fixture
+def code() -> Callable[[Any, int], str]:
+    """Check the status and the shape of an error; return its code."""
+
+    def check(response: Any, status: int) -> str:
+        assert response.status_code == status, response.text
+        error = response.json()["error"]
+        assert set(error) == {"code", "message", "request_id"}
+        assert error["request_id"] == response.headers["x-request-id"]
+        return error["code"]
+
+    return check

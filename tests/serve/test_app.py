@@ -1,18 +1,15 @@
-"""The application: right answers in order, and a sentence for everything else."""
+"""The endpoints: right answers in the order of the inputs, and one sentence for every error."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from pydantic import ValidationError
 
 import plait
-from plait.serve.catalog import Catalog
-from plait.serve.limits import Limits
-from plait.serve.schemas import EmbedRequest, PredictRequest
+from plait.serve.middleware import RequestError, limit_body
 
 TEXTS = [
     "the film was great .",
@@ -28,35 +25,75 @@ KEY = "a-key-of-enough-characters"
 
 
 @pytest.fixture(scope="module")
-def model(tiny_run):
-    return plait.load(tiny_run, device="cpu", precision="fp32")
+def model(models):
+    return models["tiny"]
 
 
-def expect(model, task, text):
-    """Return the answer that the model gives to this text alone."""
-    (found,) = model.predict(task, [tuple(text) if isinstance(text, list) else text])
-    return found
-
-
-def compare(answer, expected):
+def compare(answer, model, task, text):
+    """Compare an answer with the one that the model gives to the text alone."""
+    (expected,) = model.predict(task, [tuple(text) if isinstance(text, list) else text])
     assert answer["label"] == expected.label
     assert answer["value"] == pytest.approx(expected.value, abs=1e-5)
     if expected.probabilities:
-        assert list(answer["probabilities"].values()) == pytest.approx(
-            list(expected.probabilities), abs=1e-5
-        )
+        shares = list(answer["probabilities"].values())
+        assert shares == pytest.approx(list(expected.probabilities), abs=1e-5)
         assert answer["confidence"] == pytest.approx(expected.confidence, abs=1e-5)
     else:
         assert set(answer) == {"value", "label"}
 
 
+def predict(client, inputs, **more):
+    return client.post("/v1/predict", json={"inputs": inputs, **more})
+
+
 # --- answers -----------------------------------------------------------------------------
 
 
-def test_words_are_those_of_the_library(asking, model):
-    text = "the film was great ."
-    done = asking("POST", "/v1/explain", json={"input": text, "task": "mood"}).json()
-    expected = plait.explain(model, "mood", text)
+def test_one_text(client, model):
+    done = predict(client, TEXTS[0], tasks="mood")
+    assert done.status_code == 200
+    assert done.json()["run"] == "tiny"
+    (answer,) = done.json()["answers"]
+    compare(answer["mood"], model, "mood", TEXTS[0])
+    assert list(answer["mood"]["probabilities"]) == ["bad", "so-so", "good"]
+
+
+def test_all_tasks_that_fit_in_the_order_of_the_inputs(client, model):
+    inputs = [TEXTS[0], PAIRS[0], *TEXTS[1:], PAIRS[1]]
+    answers = predict(client, inputs).json()["answers"]
+    for text, answer in zip(inputs, answers, strict=True):
+        assert list(answer) == (["same", "near"] if isinstance(text, list) else ["mood"])
+        for task, one in answer.items():
+            compare(one, model, task, text)
+
+
+def test_probabilities_can_be_left_out(client):
+    answers = predict(client, TEXTS, tasks=["mood"], probabilities=False).json()["answers"]
+    assert {tuple(answer["mood"]) for answer in answers} == {("value", "label", "confidence")}
+
+
+def test_several_labels_and_an_ensemble(serving, models):
+    with serving("labels", "both") as client:
+        text = "fine and sad"
+        answer = predict(client, text, run="labels").json()["answers"][0]["signs"]
+        (expected,) = models["labels"].predict("signs", [text])
+        assert answer["value"] == list(expected.value)
+        assert answer["labels"] == list(expected.words)
+        assert answer["label_probabilities"] == pytest.approx(list(expected.word_probabilities))
+        both = predict(client, TEXTS[0], run="both").json()["answers"][0]
+        compare(both["mood"], models["both"], "mood", TEXTS[0])
+
+
+def test_vectors(client, model):
+    done = client.post("/v1/embed", json={"inputs": TEXTS}).json()
+    assert done["width"] == 16
+    for found, expected in zip(done["vectors"], model.embed(TEXTS).tolist(), strict=True):
+        assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_words_have_the_effects_of_the_library(client, model):
+    done = client.post("/v1/explain", json={"input": TEXTS[0], "task": "mood"}).json()
+    expected = plait.explain(model, "mood", TEXTS[0])
     assert (done["run"], done["task"], done["method"]) == ("tiny", "mood", "shapley")
     assert done["answer"] == done["explained"] == expected.prediction.label
     assert (done["value"], done["bare"]) == pytest.approx((expected.value, expected.bare), abs=1e-5)
@@ -65,129 +102,48 @@ def test_words_are_those_of_the_library(asking, model):
         assert part["effect"] == pytest.approx(own.effect, abs=1e-5)
 
 
-def test_words_of_a_pair_and_of_a_label(asking, model):
-    done = asking("POST", "/v1/explain", json={"input": PAIRS[0], "task": "near"}).json()
+def test_words_of_a_pair_of_a_label_and_of_a_long_text(client):
+    done = client.post("/v1/explain", json={"input": PAIRS[0], "task": "near"}).json()
     assert done["explained"] is None
     assert {part["place"] for part in done["parts"]} == {0, 1}
     total = sum(part["effect"] for part in done["parts"])
-    assert total == pytest.approx(done["value"] - done["bare"], abs=1e-5)
-    body = {"input": TEXTS[0], "label": "so-so"}
-    assert asking("POST", "/v1/explain", json=body).json()["explained"] == "so-so"
+    assert total == pytest.approx(done["value"] - done["bare"], abs=1e-4)
+    done = client.post("/v1/explain", json={"input": TEXTS[0], "label": "so-so"}).json()
+    assert done["explained"] == "so-so"
+    long = " ".join(["great", "film"] * 40)
+    assert len(client.post("/v1/explain", json={"input": long}).json()["parts"]) <= 24
 
 
-def test_words_take_no_more_rows_than_a_request_may(asking):
-    body = {"input": " ".join(["great", "film"] * 40), "task": "mood"}
-    done = asking("POST", "/v1/explain", json=body).json()
-    assert done["method"] == "shapley"
-    assert len(done["parts"]) <= 24
-    few = {"limits": Limits(inputs=40)}
-    assert asking("POST", "/v1/explain", given=few, json=body).json()["method"] == "occlusion"
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({"input": "a", "task": "moo"}, "unknown_task"),
-        ({"input": "a", "label": "goof"}, "unknown_label"),
-        ({"input": PAIRS[0]}, "which_task"),
-        ({"input": PAIRS[0], "task": "mood"}, "wrong_texts"),
-        ({"input": "  "}, "empty_text"),
-    ],
-)
-def test_words_that_are_refused(asking, body, code):
-    done = asking("POST", "/v1/explain", json=body)
-    assert done.status_code == 422
-    assert done.json()["error"]["code"] == code
-
-
-def test_one_text(asking, model):
-    done = asking("POST", "/v1/predict", json={"inputs": TEXTS[0], "tasks": "mood"})
-    assert done.status_code == 200
-    assert done.json()["run"] == "tiny"
-    (answer,) = done.json()["answers"]
-    compare(answer["mood"], expect(model, "mood", TEXTS[0]))
-    assert list(answer["mood"]["probabilities"]) == ["bad", "so-so", "good"]
-
-
-def test_all_tasks_that_fit_in_the_order_of_the_inputs(asking, model):
-    inputs = [TEXTS[0], PAIRS[0], *TEXTS[1:], PAIRS[1]]
-    answers = asking("POST", "/v1/predict", json={"inputs": inputs}).json()["answers"]
-    assert len(answers) == len(inputs)
-    for text, answer in zip(inputs, answers, strict=True):
-        assert list(answer) == (["same", "near"] if isinstance(text, list) else ["mood"])
-        for task, one in answer.items():
-            compare(one, expect(model, task, text))
-
-
-def test_probabilities_can_be_left_out(asking):
-    body = {"inputs": TEXTS, "tasks": ["mood"], "probabilities": False}
-    answers = asking("POST", "/v1/predict", json=body).json()["answers"]
-    assert {tuple(answer["mood"]) for answer in answers} == {("value", "label", "confidence")}
-
-
-def test_vectors(asking, model):
-    done = asking("POST", "/v1/embed", json={"inputs": TEXTS}).json()
-    assert done["width"] == 16
-    for found, expected in zip(done["vectors"], model.embed(TEXTS).tolist(), strict=True):
-        assert found == pytest.approx(expected, abs=1e-5)
-
-
-def test_many_clients_at_once_get_their_own_answers(serving, model, held):
-    """Held until all are queued, so that they are answered in a few batches."""
+def test_requests_at_the_same_time_get_their_own_answers(serving, model, held):
     words = [f"the {thing} was {'very ' * n}fine ." for n in range(8) for thing in ("film", "book")]
-
-    async def go():
-        async with serving(backends=[held], limits=Limits(batch_size=8)) as client:
-            waiting = [asyncio.create_task(client.predict(w, tasks="mood")) for w in words]
-            waiting += [asyncio.create_task(client.predict([p], tasks="same")) for p in PAIRS]
-            await asyncio.sleep(0.2)
-            held.go.set()
-            return [(await one).json()["answers"][0] for one in waiting]
-
-    answers = asyncio.run(go())
-    for text, answer in zip(words, answers, strict=False):
-        compare(answer["mood"], expect(model, "mood", text))
-    for pair, answer in zip(PAIRS, answers[len(words) :], strict=True):
-        compare(answer["same"], expect(model, "same", pair))
-    assert len(held.asked) < len(words)
-    assert max(len(ask.rows) for ask in held.asked) == 8
+    with serving(served={"tiny": held}) as client, ThreadPoolExecutor(16) as pool:
+        waiting = [pool.submit(predict, client, text, tasks="mood") for text in words]
+        time.sleep(0.3)
+        held.go.set()
+        for text, done in zip(words, waiting, strict=True):
+            compare(done.result().json()["answers"][0]["mood"], model, "mood", text)
+    assert len(held.sizes) < len(words)
 
 
-def test_numbers_that_are_none_become_null(serving, models):
-    class Collapsed:
-        is_alive, close = models.is_alive, models.close
-
-        def answer(self, ask):
-            runs = {"tiny": _Nan(models.runs["tiny"])}
-            return dataclasses.replace(models, runs=runs).answer(ask)
-
-    class _Nan:
-        def __init__(self, model):
-            self.tokenise, self.describe, self.tasks = model.tokenise, model.describe, model.tasks
-            self.model = model
-
-        def answer_together(self, tasks, rows):
-            return {k: v * float("nan") for k, v in self.model.answer_together(tasks, rows).items()}
-
-    async def go():
-        async with serving(backends=[Collapsed()]) as client:
-            return await client.predict([PAIRS[0]])
-
-    answer = asyncio.run(go()).json()["answers"][0]
+def test_nan_becomes_null(serving, held):
+    held.answer_together = lambda tasks, rows: {
+        task: value * float("nan")
+        for task, value in held._model.answer_together(tasks, rows).items()
+    }
+    with serving(served={"tiny": held}) as client:
+        answer = predict(client, [PAIRS[0]]).json()["answers"][0]
     assert answer["near"]["value"] is None
     assert set(answer["same"]["probabilities"].values()) == {None}
 
 
-# --- what is served ----------------------------------------------------------------------
+# --- lists and pages ---------------------------------------------------------------------
 
 
-def test_runs_and_tasks(asking):
-    runs = asking("GET", "/v1/runs").json()
-    told = {"name": "tiny", "tasks": ["mood", "same", "near"], "embeds": True}
-    assert runs == {"runs": [told], "left_out": [], "shows_data": False}
-    tasks = asking("GET", "/v1/tasks", params={"run": "tiny"}).json()["tasks"]
-    assert tasks == asking("GET", "/v1/tasks").json()["tasks"]
-    assert [task["num_texts"] for task in tasks] == [1, 2, 2]
+def test_runs_and_tasks(client, serving):
+    expected = {"name": "tiny", "tasks": ["mood", "same", "near"], "embeds": True}
+    assert client.get("/v1/runs").json() == {"runs": [expected]}
+    tasks = client.get("/v1/tasks", params={"run": "tiny"}).json()["tasks"]
+    assert tasks == client.get("/v1/tasks").json()["tasks"]
     assert tasks[0]["labels"] == ["bad", "so-so", "good"]
     assert tasks[2] == {
         "run": "tiny",
@@ -200,376 +156,213 @@ def test_runs_and_tasks(asking):
         "about": "",
         "label_separator": None,
     }
+    with serving("both") as other:
+        assert not other.get("/v1/runs").json()["runs"][0]["embeds"]
 
 
-def test_signs_of_life_and_pages(asking):
-    assert asking("GET", "/healthz").json() == {"status": "alive"}
-    assert asking("GET", "/readyz").json() == {"status": "ready"}
-    page = asking("GET", "/")
+def test_health_and_pages(client):
+    assert client.get("/healthz").json() == {"status": "alive"}
+    assert client.get("/readyz").json() == {"status": "ready"}
+    page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    assert "/docs" in page.text
-    docs = asking("GET", "/docs").text
-    for link in ("/openapi.json", "/v1/runs", "/v1/tasks", "/metrics"):
-        assert f'href="{link}"' in docs
-        assert asking("GET", link).status_code == 200
-    runs = {"/v1/runs", *(f"/v1/runs/{{run}}{x}" for x in ("", "/curves", "/report", "/mistakes"))}
-    assert set(asking("GET", "/openapi.json").json()["paths"]) == runs | {
-        *("/v1/predict", "/v1/explain", "/v1/embed", "/v1/tasks"),
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    script = client.get("/page/main.js")
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert script.headers["content-security-policy"] == policy
+    assert "swagger" in client.get("/docs").text
+    assert set(client.get("/openapi.json").json()["paths"]) == {
+        *("/v1/predict", "/v1/explain", "/v1/embed", "/v1/runs", "/v1/tasks"),
         *("/healthz", "/readyz", "/metrics"),
     }
 
 
-def test_several_runs_are_told_apart_by_name(asking, models, code):
-    facts = models.catalog.runs["tiny"]
-    both = {"tiny": facts, "other": dataclasses.replace(facts, name="other", embeds=False)}
-    given = {"catalog": Catalog(both, {})}
-    done = asking("POST", "/v1/predict", given=given, json={"inputs": TEXTS[0]})
-    assert code(done, 422) == "which_run"
-    assert "tiny, other" in done.json()["error"]["message"]
-    named = {"inputs": TEXTS[0], "run": "tiny"}
-    assert asking("POST", "/v1/predict", given=given, json=named).status_code == 200
-    done = asking("POST", "/v1/embed", given=given, json=named | {"run": "other"})
-    assert code(done, 422) == "no_vectors"
+PATHS = ["/../app.py", "/page/..%2fapp.py", "/page/%2e%2e/app.py", "//etc/passwd", "/nowhere"]
 
 
-NAMES = ["../tiny", "tiny/", "./tiny", "/etc", "tiny/../tiny", "..", "", "tiny\0", "%2e%2e", "TINY"]
+@pytest.mark.parametrize("path", PATHS)
+def test_no_other_file_can_be_read(client, code, path):
+    assert code(client.get(path), 404) == "not_found"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_no_path(asking, code, name):
-    done = asking("POST", "/v1/predict", json={"inputs": "fine", "run": name})
-    assert code(done, 404) == "unknown_run"
-    assert code(asking("GET", "/v1/tasks", params={"run": name}), 404) == "unknown_run"
+@pytest.mark.parametrize("name", ["../tiny", "tiny/", "./tiny", "/etc", "..", "", "TINY"])
+def test_a_name_is_not_a_path(client, code, name):
+    assert code(predict(client, "fine", run=name), 404) == "unknown_run"
+    assert code(client.get("/v1/tasks", params={"run": name}), 404) == "unknown_run"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/../app.py",
-        "/%2e%2e/app.py",
-        "/..%2fapp.py",
-        "/..%5capp.py",
-        "//etc/passwd",
-        "/page/../../app.py",
-        "/app.py",
-    ],
-)
-def test_nothing_beside_the_page_can_be_read(asking, code, path):
-    assert code(asking("GET", path), 404) == "not_found"
-
-
-# --- what is refused ---------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("body", "expected", "words"),
     [
-        ({}, "invalid", "inputs is missing"),
-        ({"inputs": []}, "invalid", "list of inputs"),
-        ({"inputs": [""]}, "invalid", "not empty"),
-        ({"inputs": 3}, "invalid", "one text or a list"),
-        ({"inputs": [["a", "b", "c"]]}, "invalid", "a list of two"),
-        ({"inputs": [["a"]]}, "invalid", "a list of two"),
-        ({"inputs": "a", "tasks": []}, "invalid", "tasks"),
-        ({"inputs": "a", "task": "mood"}, "invalid", "task is not known; did you mean 'tasks'?"),
-        ({"input": "a"}, "invalid", "input is not known; did you mean 'inputs'?"),
-        ({"inputs": "a", "model": "b"}, "invalid", "model is not known; known: inputs"),
-        ({"inputs": "a", "": 1}, "invalid", "the key '' is not known; known: inputs"),
-        ({"inputs": "a", "b c" * 99: 1}, "invalid", f"the key {('b c' * 99)[:80]!r} is not known"),
+        ({}, "invalid", "inputs: field required"),
+        ({"inputs": []}, "invalid", "inputs: list should have at least 1 item"),
+        ({"inputs": 3}, "invalid", "inputs has the wrong type. One text, or a list"),
+        ({"inputs": ["a", ["a"]]}, "invalid", "inputs[1]: list should have at least 2"),
+        ({"inputs": "a", "tasks": []}, "invalid", "tasks: list should have at least 1"),
+        ({"inputs": "a", "task": "mood"}, "invalid", "'task'; did you mean 'tasks'?"),
+        ({"inputs": "a", "model": "b"}, "invalid", "'model'; known: inputs"),
         ({"inputs": "a", "probabilities": "yes"}, "invalid", "probabilities"),
         ([1], "invalid", "JSON object"),
-        ({"inputs": "  "}, "empty_text", "inputs[0]"),
-        ({"inputs": ["a", "b\0"]}, "not_text", "inputs[1]"),
+        ({"inputs": ["a", "  "]}, "invalid", "inputs[1]: the text is empty"),
+        ({"inputs": ["a", "b\0"]}, "invalid", "inputs[1]: the text is empty or has a NUL"),
+        ({"inputs": ["a"] * 257}, "invalid", "at most 256 items"),
+        ({"inputs": ["a", "b" * 20_001]}, "invalid", "inputs[1]: string should have at most 20000"),
         ({"inputs": "a", "tasks": "mod"}, "unknown_task", "did you mean 'mood'?"),
-        ({"inputs": "a", "tasks": "same"}, "wrong_texts", "takes two texts"),
-        ({"inputs": ["a", ["a", "b"]], "tasks": ["mood"]}, "wrong_texts", "inputs[1]"),
-        ({"inputs": ["a"] * 257}, "too_many_inputs", "256 at most"),
-        ({"inputs": ["a", "b" * 20_001]}, "too_long", "20,000 at most"),
+        ({"inputs": "a", "tasks": "same"}, "wrong_texts", "takes two"),
+        ({"inputs": ["a", PAIRS[0]], "tasks": ["mood"]}, "wrong_texts", "inputs[1] has two texts"),
     ],
 )
-def test_a_body_that_cannot_be_answered(asking, code, body, expected, words):
-    done = asking("POST", "/v1/predict", json=body)
+def test_requests_that_are_refused(client, code, body, expected, words):
+    done = client.post("/v1/predict", json=body)
     assert code(done, 422) == expected
     assert words in done.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "expected"),
     [
-        {"inputs": [1] * 300_000},
-        {"inputs": "a", "tasks": [1] * 300_000},
-        {f"{i:x}": 1 for i in range(85_000)},
+        ({"input": "a", "task": "moo"}, "unknown_task"),
+        ({"input": "a", "label": "goof"}, "invalid"),
+        ({"input": PAIRS[0]}, "which_task"),
+        ({"input": PAIRS[0], "task": "mood"}, "wrong_texts"),
     ],
 )
-@pytest.mark.parametrize("schema", [PredictRequest, EmbedRequest])
-def test_of_many_mistakes_the_first_is_told(body, schema):
-    assert len(json.dumps(body)) < Limits().body_bytes
-    with pytest.raises(ValidationError) as refused:  # while it is looked at, nobody is answered
-        schema.model_validate(body)
-    assert refused.value.error_count() <= 3  # a union's alternatives
+def test_explanations_that_are_refused(client, code, body, expected):
+    assert code(client.post("/v1/explain", json=body), 422) == expected
 
 
-def test_a_key_that_is_no_text(asking, code):
-    body = b'{"inputs": "a", "\\ud800": 1}'
-    done = asking("POST", "/v1/predict", content=body, headers={"content-type": "application/json"})
+def test_several_runs_need_a_name(serving, code):
+    with serving("tiny", "both") as client:
+        done = predict(client, TEXTS[0])
+        assert code(done, 422) == "which_run"
+        assert "tiny, both" in done.json()["error"]["message"]
+        assert predict(client, TEXTS[0], run="tiny").status_code == 200
+        done = client.post("/v1/embed", json={"inputs": "a", "run": "both"})
+        assert code(done, 422) == "no_vectors"
+
+
+@pytest.mark.parametrize("body", [b'{"inputs": ', b"\xff\xfe", b"[" * 100_000])
+def test_bodies_that_are_not_json(client, code, body):
+    headers = {"content-type": "application/json"}
+    assert code(client.post("/v1/predict", content=body, headers=headers), 400) == "not_json"
+
+
+def test_json_needs_its_content_type(client, code):
+    """So that a foreign page cannot send a request without asking for permission first."""
+    headers = {"content-type": "text/plain"}
+    done = client.post("/v1/predict", content=b'{"inputs": "a"}', headers=headers)
     assert code(done, 422) == "invalid"
-
-
-def test_bodies_that_are_no_json(asking, code):
-    as_json = {"content-type": "application/json"}
-    done = asking("POST", "/v1/predict", content=b'{"inputs": ', headers=as_json)
-    assert code(done, 400) == "not_json"
-    done = asking("POST", "/v1/predict", content=b'{"inputs": "a"}')
-    assert code(done, 422) == "invalid"
-    assert "Content-Type: application/json" in done.json()["error"]["message"]
-    half = asking("POST", "/v1/predict", content=b'{"inputs": "\\ud800"}', headers=as_json)
-    assert code(half, 422) in ("invalid", "not_text")
-    name = asking(
-        "POST", "/v1/predict", content=b'{"inputs": "a", "run": "\\ud800"}', headers=as_json
-    )
-    assert name.status_code in (404, 422)
-    for body in (b"\xff\xfe", '{"inputs": "é"}'.encode("latin-1"), b"[" * 100_000, b"9" * 10_000):
-        done = asking("POST", "/v1/predict", content=body, headers=as_json)
-        assert code(done, 400) == "not_json"
-
-
-def test_methods(asking, code):
-    done = asking("DELETE", "/v1/runs")
-    assert code(done, 405) == "method_not_allowed"
-    assert "GET" in done.headers["allow"]
-    done = asking("GET", "/v1/predict")  # as a browser asks for it
-    assert code(done, 405) == "method_not_allowed"
-    assert done.json()["error"]["message"] == "this address does not take GET; use POST"
-    assert done.headers["allow"] == "POST"
-    done = asking("PUT", "/v1/predict")
-    assert code(done, 405) == "method_not_allowed"
-    assert done.headers["allow"] == "POST"
-
-
-def test_bodies_too_large(serving, code):
-    async def pieces(count):
-        for _ in range(count):
-            yield b"x" * 1000
-
-    async def go():
-        async with serving(limits=Limits(body_bytes=5000)) as client:
-            plain = await client.post("/v1/predict", content=b"x" * 5001)
-            streamed = await client.post("/v1/predict", content=pieces(6))
-            endless = await client.post("/v1/predict", content=pieces(1_000_000))
-            return plain, streamed, endless
-
-    for done in asyncio.run(go()):
-        assert code(done, 413) == "too_large"
-        assert "5,000 bytes" in done.json()["error"]["message"]
-
-
-def test_bodies_too_slow(serving, code):
-    async def drip():
-        yield b"{"
-        await asyncio.sleep(5)
-
-    async def go():
-        async with serving(limits=Limits(body_seconds=0.05)) as client:
-            return await client.post("/v1/predict", content=drip())
-
-    assert code(asyncio.run(go()), 408) == "slow_body"
-
-
-def test_a_full_queue_says_when_to_come_again(serving, held, code):
-    async def go():
-        limits = Limits(queue=4, inputs=4, wait_ms=0)
-        async with serving(backends=[held], limits=limits) as client:
-            first = asyncio.create_task(client.predict(TEXTS, tasks="mood"))
-            await asyncio.sleep(0.1)
-            refused = await client.predict(TEXTS[0], tasks="mood")
-            held.go.set()
-            answered = await first
-            after = await client.predict(TEXTS[0], tasks="mood")
-            return refused, answered, after
-
-    refused, answered, after = asyncio.run(go())
-    assert code(refused, 429) == "busy"
-    assert int(refused.headers["retry-after"]) >= 1
-    assert (answered.status_code, after.status_code) == (200, 200)
-
-
-def test_too_many_requests_at_once(serving, held, code):
-    async def go():
-        async with serving(backends=[held], limits=Limits(requests=2)) as client:
-            waiting = [asyncio.create_task(client.predict("fine")) for _ in range(2)]
-            await asyncio.sleep(0.1)
-            refused = await client.predict("fine")
-            held.go.set()
-            return refused, [(await one).status_code for one in waiting]
-
-    refused, others = asyncio.run(go())
-    assert code(refused, 429) == "busy"
-    assert others == [200, 200]
-
-
-def test_what_takes_too_long_is_given_up(serving, held, code):
-    async def go():
-        limits = Limits(seconds=0.2, wait_ms=0, batch_size=1)
-        async with serving(backends=[held], limits=limits) as client:
-            both = await asyncio.gather(client.predict("fine"), client.predict("sad"))
-            held.go.set()
-            return *both, await client.get("/metrics")
-
-    *both, figures = asyncio.run(go())
-    for done in both:
-        assert code(done, 504) == "too_slow"
-    assert "plait_dropped_rows_total 1.0" in figures.text.splitlines()
-    assert len(held.asked) == 1  # nobody waits for the other one any more
-
-
-def test_who_leaves_while_the_model_answers_takes_nobody_along(serving, held):
-    async def go():
-        async with serving(backends=[held], limits=Limits(wait_ms=5000, batch_size=2)) as client:
-            left, sent = asyncio.Event(), []
-            body = json.dumps({"inputs": "sad", "tasks": "mood"}).encode()
-            first = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-            async def receive():
-                if (message := next(first, None)) is not None:
-                    return message
-                await left.wait()
-                return {"type": "http.disconnect"}
-
-            async def send(message):
-                sent.append(message)
-
-            headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-            scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": headers}
-            scope |= {"query_string": b"", "root_path": "", "scheme": "http", "server": None}
-            leaving = asyncio.create_task(client.app(scope, receive, send))
-            staying = asyncio.create_task(client.predict("fine", tasks="mood"))
-            while not held.asked:
-                await asyncio.sleep(0.01)
-            left.set()
-            await leaving
-            held.go.set()
-            return await staying, sent, (await client.get("/metrics")).text.splitlines()
-
-    stayed, sent, figures = asyncio.run(go())
-    assert [len(ask.rows) for ask in held.asked] == [2]
-    assert stayed.status_code == 200
-    assert sent[0]["status"] == 499
-    for line in ("plait_dropped_rows_total 0.0", "plait_queue_rows 0.0"):
-        assert line in figures
-
-
-def test_what_was_accepted_is_answered_before_the_end(serving, held):
-    async def go():
-        async with serving(backends=[held], limits=Limits(batch_size=1)) as client:
-            waiting = [asyncio.create_task(client.predict(text)) for text in TEXTS]
-            await asyncio.sleep(0.1)
-            held.go.set()
-        return [(await one).status_code for one in waiting]
-
-    assert asyncio.run(go()) == [200] * len(TEXTS)
-
-
-def test_a_model_that_fails_is_no_traceback(serving, models, code):
-    class Broken:
-        is_alive, close = models.is_alive, models.close
-
-        def answer(self, ask):
-            raise ValueError("secret text")
-
-    async def go():
-        async with serving(backends=[Broken()]) as client:
-            done = await client.predict("fine")
-        return done, client.log
-
-    done, log = asyncio.run(go())
-    assert code(done, 500) == "failed"
-    assert "secret" not in done.text
-    assert [line["event"] for line in log].count("batch_failed") == 2
-
-
-# --- keys, hosts, ids --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 401),
-        ({"Authorization": f"Bearer {KEY}"}, 200),
-        ({"X-API-Key": KEY}, 200),
-        ({"Authorization": f"Bearer {KEY}x"}, 401),
-        ({"Authorization": KEY}, 401),
-        ({"Authorization": "Bearer "}, 401),
-        ({"X-API-Key": b"\xe9"}, 401),
-    ],
-)
-@pytest.mark.parametrize("path", ["/v1/runs", "/metrics"])
-def test_keys(asking, code, path, headers, status):
-    done = asking("GET", path, given={"keys": (KEY,)}, headers=headers)
-    assert done.status_code == status
-    if status == 401:
-        assert code(done, 401) == "unauthorized"
-        assert done.headers["www-authenticate"] == "Bearer"
-
-
-def test_a_key_is_asked_before_the_body_is_read(asking, code):
-    done = asking("POST", "/v1/predict", given={"keys": (KEY,)}, content=b"x" * 2_000_000)
-    assert code(done, 401) == "unauthorized"
-
-
-def test_life_needs_no_key(asking):
-    for path in ("/healthz", "/readyz"):
-        assert asking("GET", path, given={"keys": (KEY,)}).status_code == 200
-
-
-def test_a_local_server_answers_to_its_own_names(asking, code):
-    for host in ("localhost:8000", "127.0.0.1", "[::1]:80"):
-        assert asking("GET", "/v1/runs", headers={"Host": host}).status_code == 200
-    for host in ("evil.example", "127.0.0.1.evil.example", ""):
-        assert code(asking("GET", "/v1/runs", headers={"Host": host}), 400) == "wrong_host"
-    given = {"local_only": False}
-    assert asking("GET", "/v1/runs", given=given, headers={"Host": "a.b"}).status_code == 200
-
-
-def test_pages_of_other_sites_cannot_ask_a_local_server(asking, code):
-    for site, status in (("same-origin", 200), ("none", 200), ("same-site", 200)):
-        assert asking("GET", "/v1/runs", headers={"Sec-Fetch-Site": site}).status_code == status
-    other = {"Sec-Fetch-Site": "cross-site"}
-    assert code(asking("GET", "/v1/runs", headers=other), 400) == "wrong_site"
-    assert asking("GET", "/", headers=other).status_code == 200  # a link may lead here
-    keys = {"Authorization": f"Bearer {KEY}"}
-    done = asking("GET", "/v1/runs", given={"keys": (KEY,)}, headers=other | keys)
-    assert done.status_code == 200
-
-
-def test_other_origins_are_not_let_in(asking):
     origin = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
-    done = asking("OPTIONS", "/v1/predict", headers=origin)
+    done = client.options("/v1/predict", headers=origin)
     assert done.status_code == 405
     assert not [name for name in done.headers if name.startswith("access-control")]
 
 
+def test_methods(client, code):
+    done = client.get("/v1/predict")
+    assert code(done, 405) == "method_not_allowed"
+    assert done.headers["allow"] == "POST"
+
+
+def test_large_bodies(client, code):
+    assert code(client.post("/v1/predict", content=b"x" * 1_000_001), 413) == "too_large"
+    pieces = (b"x" * 1000 for _ in range(1100))  # without a Content-Length
+    assert code(client.post("/v1/predict", content=pieces), 413) == "too_large"
+
+
+def test_a_slow_body_is_given_up(monkeypatch):
+    monkeypatch.setattr("plait.serve.middleware.MAX_BODY_SECONDS", 0.01)
+
+    async def receive():
+        await asyncio.sleep(60)
+
+    async def go():
+        return await limit_body({"type": "http", "headers": []}, receive)()
+
+    with pytest.raises(RequestError, match="took longer than") as refused:
+        asyncio.run(go())
+    assert refused.value.status_code == 408
+
+
+def test_a_full_queue(serving, held, code):
+    with serving(served={"tiny": held}, queue_size=4) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(predict, client, TEXTS, tasks="mood")
+        time.sleep(0.2)
+        refused = predict(client, TEXTS[0], tasks="mood")
+        held.go.set()
+        assert code(refused, 429) == "busy"
+        assert int(refused.headers["retry-after"]) >= 1
+        assert first.result().status_code == 200
+        assert predict(client, TEXTS[0], tasks="mood").status_code == 200
+
+
+def test_an_answer_that_takes_too_long(serving, held, code, monkeypatch):
+    monkeypatch.setattr("plait.serve.app.MAX_SECONDS", 0.1)
+    with serving(served={"tiny": held}) as client:
+        assert code(predict(client, "fine"), 504) == "too_slow"
+        assert code(predict(client, "sad"), 504) == "too_slow"
+        held.go.set()
+    assert held.sizes == [1]  # the second was dropped from the queue
+
+
+def test_a_model_that_fails(serving, held, code, log):
+    def fail(tasks, rows):
+        raise ValueError("secret text")
+
+    held.answer_together = fail
+    with serving(served={"tiny": held}) as client:
+        done = predict(client, "fine")
+    assert code(done, 500) == "failed"
+    assert "secret" not in done.text + str(log())
+    assert [line["event"] for line in log()] == ["failed", "request"]
+    assert log()[0]["error"] == "ValueError"
+    assert "test_app.py:" in log()[0]["at"]
+
+
+# --- keys, hosts, ids, log, metrics ------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-    ("given", "kept"), [("abc-1.2:3", True), ("a b", False), ('a"}\n{', False), ("x" * 129, False)]
+    ("header", "status"),
+    [(None, 401), (f"Bearer {KEY}", 200), (f"Bearer {KEY}x", 401), (KEY, 401), ("Bearer ", 401)],
 )
-def test_ids_of_requests(asking, given, kept):
-    done = asking("GET", "/healthz", headers={"X-Request-ID": given.encode()})
+def test_keys(serving, code, header, status):
+    with serving(keys=("another-key-of-somebody", KEY)) as client:
+        headers = {"Authorization": header} if header else {}
+        for path in ("/v1/runs", "/metrics"):
+            done = client.get(path, headers=headers)
+            assert done.status_code == status
+            if status == 401:
+                assert code(done, 401) == "unauthorized"
+                assert done.headers["www-authenticate"] == "Bearer"
+        assert client.get("/healthz").status_code == client.get("/").status_code == 200
+
+
+def test_a_local_server_accepts_its_own_names_only(client, serving):
+    for host in ("localhost:8000", "127.0.0.1", "[::1]:80"):
+        assert client.get("/v1/runs", headers={"Host": host}).status_code == 200
+    for host in ("evil.example", "127.0.0.1.evil.example", ""):
+        assert client.get("/v1/runs", headers={"Host": host}).status_code == 400
+    with serving(local_only=False) as other:
+        assert other.get("/v1/runs", headers={"Host": "a.b"}).status_code == 200
+
+
+@pytest.mark.parametrize(("given", "kept"), [("abc-1.2:3", True), ("a b", False), ("é", False)])
+def test_request_ids(client, given, kept):
+    done = client.get("/healthz", headers={"X-Request-ID": given.encode()})
     assert (done.headers["x-request-id"] == given) is kept
 
 
-# --- log and figures ---------------------------------------------------------------------
-
-
-def test_the_log_has_no_texts_unless_asked(serving):
-    async def go(**more):
-        async with serving(**more) as client:
-            await client.predict(TEXTS, tasks="mood")
-            await client.get("/nowhere?text=great")
-            return client.log, client.lines.getvalue()
-
-    log, text = asyncio.run(go())
-    assert "great" not in text
-    assert [line["event"] for line in log] == ["request", "request"]
-    assert log[0] | {"time": 0, "request_id": 0, "ms": 0} == {
+def test_the_log_has_no_texts(client, log):
+    predict(client, TEXTS, tasks="mood")
+    client.get("/nowhere?text=great")
+    assert "great" not in str(log())
+    first, second = log()
+    assert first | {"time": 0, "request_id": 0, "ms": 0} == {
         "time": 0,
         "level": "info",
         "event": "request",
@@ -582,21 +375,16 @@ def test_the_log_has_no_texts_unless_asked(serving):
         "inputs": 4,
         "tasks": ["mood"],
     }
-    assert (log[1]["status"], log[1]["code"]) == (404, "not_found")
-    log, _ = asyncio.run(go(log_texts=True))
-    assert log[0]["texts"] == [[text] for text in TEXTS]
+    assert (second["status"], second["code"]) == (404, "not_found")
 
 
-def test_figures_count(serving):
-    async def go():
-        async with serving() as client:
-            await client.predict(TEXTS, tasks="mood")
-            await client.predict([PAIRS[0]])
-            await client.predict("a", tasks="nope")
-            await client.get("/somewhere/else")
-            return (await client.get("/metrics")).text.splitlines()
-
-    lines = asyncio.run(go())
+def test_metrics(serving):
+    with serving() as client:
+        predict(client, TEXTS, tasks="mood")
+        predict(client, [PAIRS[0]])
+        predict(client, "a", tasks="nope")
+        client.get("/somewhere/else")
+        lines = client.get("/metrics").text.splitlines()
     for line in (
         'plait_requests_total{path="/v1/predict",status="200"} 2.0',
         'plait_requests_total{path="/v1/predict",status="422"} 1.0',
@@ -605,7 +393,5 @@ def test_figures_count(serving):
         'plait_answers_total{run="tiny",task="mood"} 4.0',
         'plait_answers_total{run="tiny",task="same"} 1.0',
         "plait_batch_rows_sum 6.0",
-        "plait_queue_rows 0.0",
-        "plait_workers 1.0",
     ):
         assert line in lines

@@ -1,190 +1,139 @@
-"""`plait serve` as a process: a port, signals, workers that are killed."""
+"""Loading runs, and the whole server with two workers."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 
-BODY = {"inputs": ["the film was great .", "a dull walk"], "tasks": ["mood"]}
+from plait.errors import RecipeError, RunError, UsageError
+from plait.inference.ensemble import make_ensemble
+from plait.serve.middleware import KeyCheck, read_keys
+from plait.serve.server import Settings, is_loopback, list_runs, load_models, name_runs
 
 
-class Server:
-    """A running server."""
-
-    def __init__(self, process: subprocess.Popen[str], log: Path):
-        self.process, self._log = process, log
-        self.address = ""
-
-    def wait(self) -> None:
-        assert self.process.stderr is not None
-        told = []
-        for line in self.process.stderr:
-            told.append(line)
-            if found := re.match(r"(http://\S+) is open", line):
-                self.address = found[1]
-                return
-        raise AssertionError("".join(told))
-
-    def log(self, event: str) -> list[dict[str, object]]:
-        lines = [json.loads(line) for line in self._log.read_text("utf-8").splitlines()]
-        return [line for line in lines if line["event"] == event]
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        self.process.send_signal(how)
-        return self.process.wait(60)
+def test_runs_are_named_after_their_folders(runs, tmp_path):
+    assert name_runs([runs / "tiny", runs / "tiny"]) == {"tiny": (runs / "tiny").resolve()}
+    shutil.copytree(runs / "tiny", tmp_path / "tiny")
+    with pytest.raises(RunError, match="have the same name"):
+        name_runs([runs / "tiny", tmp_path / "tiny"])
+    with pytest.raises(RunError, match="there is no run at"):
+        name_runs([tmp_path / "nowhere"])
 
 
-@contextmanager
-def running(folder: Path, *words: object) -> Iterator[Server]:
-    log = folder / "log.jsonl"
-    command = [sys.executable, "-m", "plait", "serve", "--port", "0", "--device", "cpu"]
-    environment = {k: v for k, v in os.environ.items() if k != "PLAIT_KEYS"}
-    with log.open("w", encoding="utf-8") as out:
-        process = subprocess.Popen(
-            [*command, "--precision", "fp32", *map(str, words)],
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment | {"OMP_NUM_THREADS": "1"},
+def test_only_folders_directly_below_are_listed(runs, tmp_path):
+    (tmp_path / "link").symlink_to(runs / "tiny")
+    (tmp_path / "file").write_text("")
+    (tmp_path / ".hidden").mkdir()
+    with pytest.raises(UsageError, match="has no folders"):
+        list_runs(tmp_path)
+    assert list(list_runs(runs)) == ["again", "both", "empty", "labels", "tiny"]
+
+
+def test_folders_that_cannot_be_loaded_are_left_out(models, runs, log):
+    assert list(models) == ["tiny", "again", "both", "labels"]  # without `empty`
+    empty = {"empty": runs / "empty"}
+    with pytest.raises(RunError, match="no run could be loaded"):
+        load_models(Settings(runs=empty, folder=runs))
+    assert log()[0]["event"] == "run_left_out"
+    with pytest.raises(RunError, match="is not a run"):
+        load_models(Settings(runs=empty))
+
+
+def test_a_folder_of_runs_leads_nowhere_else(runs, tmp_path, log):
+    """Others may write to it: no links and no ensembles of runs elsewhere."""
+    make_ensemble([runs / "tiny", runs / "again"], tmp_path / "both", "mean")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "model.safetensors").symlink_to(runs / "tiny" / "model.safetensors")
+    with pytest.raises(RunError, match="no run could be loaded"):
+        load_models(Settings(runs=list_runs(tmp_path), folder=tmp_path))
+    assert all(f"is outside {tmp_path}" in line["reason"] for line in log())
+    assert [line["run"] for line in log()] == ["both", "linked"]
+
+
+def test_plugins_run_only_if_they_are_given(runs, tmp_path):
+    folder, plugin = tmp_path / "theirs", tmp_path / "plugin.py"
+    shutil.copytree(runs / "tiny", folder)
+    plugin.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    recipe = folder / "recipe.toml"
+    text = recipe.read_text(encoding="utf-8")
+    recipe.write_text(text.replace("plugins = []", f"plugins = [{str(plugin)!r}]"))
+    settings = {"runs": {"theirs": folder}, "device": "cpu", "precision": "fp32"}
+    with pytest.raises(RecipeError, match=r"is code; allow it with --plugins .*plugin\.py"):
+        load_models(Settings(**settings, plugins=(tmp_path / "other.py",)))
+    assert not (tmp_path / "ran").exists()
+    assert list(load_models(Settings(**settings, plugins=(plugin,)))) == ["theirs"]
+    assert (tmp_path / "ran").exists()
+
+
+def test_key_files(tmp_path):
+    path = tmp_path / "keys.txt"
+    path.write_text("# of the office\n0123456789abcdef\n\n  another-key-of-somebody \n")
+    assert read_keys(path) == ("0123456789abcdef", "another-key-of-somebody")
+    assert KeyCheck(read_keys(path))
+    for text, words in (("", "holds no API key"), ("short", "key 1"), ("é" * 20, "key 1")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(UsageError, match=words):
+            read_keys(path)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("localhost", True), ("127.0.0.9", True), ("::1", True), ("0.0.0.0", False), ("a.b", False)],
+)
+def test_loopback(host, expected):
+    assert is_loopback(host) is expected
+
+
+def test_workers_answer_are_replaced_and_stop(tiny_run, tmp_path):
+    """Two processes: one is killed, its successor answers, Ctrl-C ends all with code 130."""
+    keys = tmp_path / "keys.txt"
+    keys.write_text("0123456789abcdef")
+    command = [sys.executable, "-m", "plait", "serve", str(tiny_run), "--port", "0"]
+    command += ["--workers", "2", "--device", "cpu", "--key-file", str(keys)]
+    out, err = tmp_path / "out.txt", tmp_path / "err.txt"
+    with out.open("w") as stdout, err.open("w") as stderr:
+        server = subprocess.Popen(
+            command,
+            stdout=stdout,
+            stderr=stderr,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # so that the signal below goes to the whole group
         )
     try:
-        server = Server(process, log)
-        server.wait()
-        yield server
+        (address,) = wait_for(r"Serving on (http://[\d.:]+) ", err, server)[:1]
+        headers = {"Authorization": "Bearer 0123456789abcdef"}
+        body = {"inputs": "the film was great .", "tasks": "mood"}
+        first, _ = wait_for(r'"event": "started", "pid": (\d+)', out, server, count=2)
+        os.kill(int(first), signal.SIGKILL)
+        wait_for(r'"event": "started", "pid": (\d+)', out, server, count=3)
+        for _ in range(4):  # each on its own connection
+            assert httpx.post(f"{address}/v1/predict", json=body).status_code == 401
+            done = httpx.post(f"{address}/v1/predict", json=body, headers=headers, timeout=60)
+            assert done.json()["answers"][0]["mood"]["label"] in ("bad", "so-so", "good")
+        figures = httpx.get(f"{address}/metrics", headers=headers).text.splitlines()
+        assert 'plait_requests_total{path="/v1/predict",status="200"} 4.0' in figures  # of both
+        os.killpg(server.pid, signal.SIGINT)
+        assert server.wait(60) == 130
+        assert "Traceback" not in out.read_text() + err.read_text()
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGKILL)
 
 
-def test_a_killed_worker_loses_nothing_and_is_replaced(tiny_run, tmp_path):
-    with running(tmp_path, tiny_run, "--workers", 2) as server:
-        (first, second) = [line["pid"] for line in server.log("worker_started")]
-        with httpx.Client(base_url=server.address, timeout=60) as client:
-            expected = client.post("/v1/predict", json=BODY).json()
-
-            def ask(number):
-                if number in (20, 60):
-                    os.kill((first if number == 20 else second), signal.SIGKILL)
-                return client.post("/v1/predict", json=BODY)
-
-            with ThreadPoolExecutor(8) as people:
-                answers = list(people.map(ask, range(120)))
-            assert {answer.status_code for answer in answers} == {200}
-            for answer in answers:
-                for one, other in zip(answer.json()["answers"], expected["answers"], strict=True):
-                    assert one["mood"]["label"] == other["mood"]["label"]
-            until = time.monotonic() + 60
-            while len(server.log("worker_restarted")) < 2 and time.monotonic() < until:
-                time.sleep(0.2)
-            assert len(server.log("worker_restarted")) == 2
-            assert client.get("/readyz").status_code == 200
-        assert server.stop() == 0
-        assert len(server.log("stopped")) == 1
-
-
-def test_what_was_accepted_is_answered_after_the_signal(tiny_run, tmp_path):
-    """Rows wait seconds for company, so that the signal comes while they do."""
-    with running(tmp_path, tiny_run, "--wait-ms", 4000, "--batch-size", 64) as server:
-        limits = httpx.Limits(max_connections=40)
-        with (
-            httpx.Client(base_url=server.address, timeout=60, limits=limits) as client,
-            ThreadPoolExecutor(20) as people,
-        ):
-            waiting = [people.submit(client.post, "/v1/predict", json=BODY) for _ in range(20)]
-            wait_for(client, "plait_queue_rows 40.0")
-            assert server.stop(signal.SIGTERM) == 0
-            assert [one.result().status_code for one in waiting] == [200] * 20
-            with pytest.raises(httpx.ConnectError):
-                client.get("/healthz")
-
-
-def test_rows_of_a_closed_connection_are_dropped_and_no_others(tiny_run, tmp_path):
-    """Rows wait ten seconds for company that fills their parcel of four."""
-    with running(tmp_path, tiny_run, "--wait-ms", 10_000, "--batch-size", 4) as server:
-        with (
-            httpx.Client(base_url=server.address, timeout=50) as client,
-            ThreadPoolExecutor(2) as people,
-        ):
-            staying = people.submit(client.post, "/v1/predict", json=BODY)
-            wait_for(client, "plait_queue_rows 2.0")
-            body = json.dumps({"inputs": "the film was great .", "tasks": "mood"}).encode()
-            head = (
-                f"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-            )
-            port = int(server.address.rpartition(":")[2])
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-                kind = "Content-Type: application/json\r\n\r\n"
-                connection.sendall((head + kind).encode() + body)
-                wait_for(client, "plait_queue_rows 3.0")
-            wait_for(client, "plait_dropped_rows_total 1.0")
-            wait_for(client, "plait_queue_rows 2.0")
-            coming = people.submit(client.post, "/v1/predict", json=BODY)
-            for answer in (staying.result(), coming.result()):
-                assert answer.status_code == 200
-                assert len(answer.json()["answers"]) == 2
-            told = client.get("/metrics").text
-            assert "plait_batch_rows_sum 4.0" in told
-            assert 'plait_problems_total{code="gone"} 1.0' in told
-            assert 'status="5' not in told
-        (gone,) = [line for line in server.log("request") if line.get("code") == "gone"]
-        assert (gone["status"], gone["inputs"]) == (499, 1)
-        assert server.stop() == 0
-
-
-def wait_for(client: httpx.Client, figure: str) -> None:
-    until = time.monotonic() + 30
-    while f"{figure}\n" not in client.get("/metrics").text:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
-def test_ctrl_c_and_keys_and_a_folder_of_runs(tiny_run, tmp_path):
-    keys = tmp_path / "keys"
-    keys.write_text("0123456789abcdef\n")
-    with running(tmp_path, "--runs", tiny_run.parent, "--key-file", keys) as server:
-        with httpx.Client(base_url=server.address, timeout=60) as client:
-            assert client.get("/v1/runs").status_code == 401
-            headers = {"Authorization": "Bearer 0123456789abcdef"}
-            told = client.get("/v1/runs", headers=headers).json()
-            assert [run["name"] for run in told["runs"]] == ["run"]
-            assert told["shows_data"]
-            assert "tiny" in [one["name"] for one in told["left_out"]]
-            # Beside the run lie its data, which nobody can ask for.
-            assert client.get("/v1/tasks", params={"run": "tiny"}, headers=headers).is_error
-        assert server.stop(signal.SIGINT) == 130
-
-
-def test_an_open_server_shows_no_data_and_outlives_clients_that_speak_no_http(tiny_run, tmp_path):
-    with running(tmp_path, tiny_run, "--open") as server:
-        assert not httpx.get(f"{server.address}/v1/runs").json()["shows_data"]
-        port = int(server.address.rpartition(":")[2])
-        for rubbish in (b"\x16\x03\x01\x00\xff", b"GET\r\n\r\n", b"POST / HTTP/9\r\n\r\n"):
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-                connection.sendall(rubbish)
-                connection.shutdown(socket.SHUT_WR)
-                assert b"Traceback" not in connection.recv(10_000)
-        with httpx.Client(base_url=server.address, timeout=60) as client:
-            raw = (
-                b"GET /..%2f..%2fetc%2fpasswd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            )
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-                connection.sendall(raw + b"\r\n")
-                assert connection.recv(10_000).startswith(b"HTTP/1.1 404")
-            assert client.post("/v1/predict", json=BODY).status_code == 200
-        assert server.stop() == 0
+def wait_for(pattern, path, server, count=1):
+    """Wait until a file has so many matches; return them."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until and server.poll() is None:
+        found = re.findall(pattern, path.read_text())
+        if len(found) >= count:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(path.read_text())

@@ -1,345 +1,331 @@
-"""The web application: endpoints that check a request, queue it, wait for answers and send them."""
+"""The endpoints: check a request, put its texts into the queue, wait, return the answers."""
 
 from __future__ import annotations
 
 import asyncio
-import re
+import mimetypes
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
-from starlette.requests import Request
-from starlette.responses import Response
+from fastapi import APIRouter, Depends, FastAPI, Request
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from plait import __version__
+from plait.analysis.explanation import MOST_EXACT, Plan, choose_column, split_parts
 from plait.errors import suggest
-from plait.serve.batching import Closed, Full, Job, Queue, Row, count_tasks, make_rows
-from plait.serve.browsing import add_browsing, look_up
-from plait.serve.gate import Gate
-from plait.serve.metrics import Metrics
-from plait.serve.parcels import VECTOR
-from plait.serve.pool import Died, Pool
-from plait.serve.problems import GONE, Problem, describe_problems, handle_problems, respond
+from plait.serve.batching import VECTOR, Answer, Job, ModelThread, Queue, make_rows
+from plait.serve.middleware import (
+    KeyCheck,
+    Metrics,
+    RequestError,
+    RequestMiddleware,
+    add_error_handlers,
+)
 from plait.serve.schemas import (
+    MAX_INPUTS,
     EmbedRequest,
     EmbedResponse,
+    ErrorResponse,
     ExplainRequest,
     ExplainResponse,
-    Health,
     PredictRequest,
     PredictResponse,
+    RunList,
     TaskList,
+    describe_answer,
+    describe_task,
 )
-from plait.serve.site import Site
-from plait.serve.words import choose_label, conclude, plan_words
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
-    from pathlib import Path
 
-    from plait.serve.catalog import Catalog, RunFacts
-    from plait.serve.errands import Errands
-    from plait.serve.keys import Keys
-    from plait.serve.limits import Limits
-    from plait.serve.logs import Log
-    from plait.serve.parcels import Answer
-    from plait.serve.pool import Backend
+    from plait.inference.predictor import Answerer
 
-ASKING = describe_problems(400, 401, 404, 408, 413, 422, 429, 500, 503, 504)
+QUEUE_SIZE = 1024
+MAX_SECONDS = 30.0
+"""Time from a request to its answer."""
+MAX_WORDS = 24
+"""Words, or groups of neighbours, of an explanation."""
+MAX_DRAWS = 8
+
+LOCAL_NAMES = ["localhost", "127.0.0.1", "[::1]", "::1"]
+CLIENT_CLOSED = 499
+"""Status in the log if the client closed the connection, as nginx has it."""
+
+PAGE = Path(__file__).parent / "page"
+mimetypes.add_type("text/javascript", ".js")  # some machines have text/plain
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    422: {"model": ErrorResponse, "description": "The request is wrong; the message says how."},
+    429: {"model": ErrorResponse, "description": "The queue is full; see Retry-After."},
+    503: {"model": ErrorResponse, "description": "The server is stopping; see Retry-After."},
+}
 
 
 def make_app(
-    catalog: Catalog,
-    backends: Sequence[Backend],
+    models: Mapping[str, Answerer],
     *,
-    limits: Limits,
-    keys: Keys,
-    log: Log,
+    keys: Sequence[str] = (),
+    queue_size: int = QUEUE_SIZE,
     local_only: bool = True,
-    log_texts: bool = False,
-    folders: Mapping[str, Path] | None = None,
-    errands: Errands | None = None,
 ) -> FastAPI:
-    """Make the application that serves some runs.
+    """Return the application that serves some models by name.
 
-    `backends` answer, all of them the same; they are closed with the application. `local_only`
-    says that only this machine is to reach it, under its own names. `folders` are where runs lie
-    that can be browsed, and `errands` make their reports; without it, none are shown.
+    `local_only` accepts requests to this machine's own names only.
     """
-    queue = Queue(limits.queue, limits.batch_size, limits.wait_ms / 1000, len(backends))
-    metrics = Metrics(lambda: len(queue), lambda: pool.num_alive)
-    pool = Pool(queue, backends, _Watcher(log, metrics))
-    service = Service(catalog, queue, limits, metrics, log_texts)
+    metrics = Metrics()
+    queue = Queue(queue_size)
+    thread = ModelThread(queue, models, metrics.add_batch)
+    runs = {
+        name: ServedRun(name, model, tuple(model.share_passes(list(model.tasks))))
+        for name, model in models.items()
+    }
+    service = Service(runs, queue)
 
     @asynccontextmanager
-    async def live(_: FastAPI) -> AsyncIterator[None]:
-        pool.start()
+    async def run_models(_: FastAPI) -> AsyncIterator[None]:
+        thread.start()
         yield
-        await asyncio.to_thread(pool.close)
-        if errands is not None:
-            await asyncio.to_thread(errands.close)
+        queue.close()  # what was accepted is still answered
+        await asyncio.to_thread(thread.join)
 
     app = FastAPI(
         title="plait",
         version=__version__,
-        description="Trained runs answer texts. Errors have one shape, with a code and a sentence.",
-        lifespan=live,
-        docs_url=None,  # they take their looks from the network; the site has a page instead
+        description="Trained runs answer texts. All errors have the same shape.",
+        lifespan=run_models,
         redoc_url=None,
+        responses=ERRORS,
     )
-    handle_problems(app)
-    _add_questions(app, service)
-    add_browsing(app, catalog, folders or {}, errands)
-    _add_tasks(app, catalog)
-    _add_signs(app, queue, pool, metrics)
-    app.mount("/", Site(), name="site")
-    app.add_middleware(
-        Gate,
-        limits=limits,
-        keys=keys,
-        log=log,
-        metrics=metrics,
-        local_only=local_only and not keys,
-    )
+    add_error_handlers(app)
+    if local_only:  # a foreign page whose name resolves to this machine must not read answers
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_NAMES)
+    app.add_middleware(RequestMiddleware, metrics=metrics)
+    api = APIRouter(dependencies=[Depends(KeyCheck(keys))])
+    _add_questions(api, service)
+    _add_lists(api, service)
+
+    @api.get("/metrics", response_class=Response)
+    async def show_metrics() -> Response:
+        """Return metrics for Prometheus."""
+        return Response(metrics.show(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """Return that the server is alive."""
+        return {"status": "alive"}
+
+    @app.get("/readyz")
+    async def readyz() -> dict[str, str]:
+        """Return whether requests are answered now."""
+        if not thread.is_alive():
+            raise RequestError(503, "not_ready", "The models have stopped", Retry_After="2")
+        return {"status": "ready"}
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(PAGE / "index.html")
+
+    app.include_router(api)
+    app.mount("/page", StaticFiles(directory=PAGE))
     return app
 
 
 # --- endpoints ---------------------------------------------------------------------------
 
 
-def _add_questions(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/predict", responses={200: {"model": PredictResponse}, **ASKING})
+def _add_questions(api: APIRouter, service: Service) -> None:
+    @api.post("/v1/predict", response_model=PredictResponse)
     async def predict(body: PredictRequest, request: Request) -> Response:
-        """Answer tasks for texts."""
+        """Answer one task or several for each input."""
         run = service.find_run(body.run)
         given = [body.inputs] if isinstance(body.inputs, str) else body.inputs
         inputs = [(one,) if isinstance(one, str) else tuple(one) for one in given]
-        service.check(inputs)
         wanted = [body.tasks] if isinstance(body.tasks, str) else body.tasks
-        tasks = choose_tasks(run, inputs, wanted)
-        answers = await service.ask(request, run, inputs, tasks)
-        if not body.probabilities:
-            answers = [
-                {t: {k: v for k, v in a.items() if k != "probabilities"} for t, a in row.items()}
-                for row in answers
-            ]
-        ordered = [{t: row[t] for t in some} for row, some in zip(answers, tasks, strict=True)]
-        return respond({"run": run.name, "answers": ordered})
+        tasks = run.choose_tasks(inputs, wanted)
+        found = await service.ask(request, run, inputs, tasks)
+        answers = [
+            {t: describe_answer(row[t], run.labels(t), full=body.probabilities) for t in some}
+            for row, some in zip(found, tasks, strict=True)
+        ]
+        return JSONResponse({"run": run.name, "answers": answers})
 
-    @app.post("/v1/explain", responses={200: {"model": ExplainResponse}, **ASKING})
+    @api.post("/v1/explain", response_model=ExplainResponse)
     async def explain(body: ExplainRequest, request: Request) -> Response:
-        """Say what each word of a text adds to the answer."""
+        """Return the effect of each word on an answer (Shapley values)."""
         run = service.find_run(body.run)
         texts = (body.input,) if isinstance(body.input, str) else tuple(body.input)
-        service.check([texts])
-        wanted = None if body.task is None else [body.task]
-        ((task, *others),) = choose_tasks(run, [texts], wanted)
+        ((task, *others),) = run.choose_tasks([texts], None if body.task is None else [body.task])
         if others:
             names = ", ".join((task, *others))
-            raise Problem(422, "which_task", f"several tasks fit; say which in task: {names}")
-        label = choose_label(run.tasks[task], body.label)
-        plan = plan_words(texts, service.limits.inputs)
-        answers = await service.ask(request, run, plan.rows, [(task,)] * len(plan.subsets))
-        found = conclude(plan, [answer[task] for answer in answers], label)
-        return respond({"run": run.name, "task": task, **found})
+            raise RequestError(422, "which_task", f"Several tasks fit: {names}. Set 'task'")
+        plan = plan_explanation(texts)
+        found = await service.ask(request, run, plan.rows, [(task,)] * len(plan.subsets))
+        answers = [row[task] for row in found]
+        column = choose_column(run.model.tasks[task].spec, answers[0], body.label)
+        values = [a.value if column is None else a.probabilities[column] for a in answers]
+        if any(value != value for value in values):
+            raise RequestError(500, "no_number", "The model's answer is not a number")
+        return JSONResponse(
+            {
+                "run": run.name,
+                "task": task,
+                "answer": answers[0].label,
+                "explained": None if column is None else run.labels(task)[column],
+                "value": values[0],
+                "bare": values[1],
+                "method": plan.method,
+                "parts": [asdict(part) for part in plan.share(values)],
+            }
+        )
 
-    @app.post("/v1/embed", responses={200: {"model": EmbedResponse}, **ASKING})
+    @api.post("/v1/embed", response_model=EmbedResponse)
     async def embed(body: EmbedRequest, request: Request) -> Response:
-        """Return the encoder's vectors of texts."""
+        """Return the encoder's vector of each text."""
         run = service.find_run(body.run)
         if not run.embeds:
-            message = f"{run.name} has no vectors of its own; ask one of its members"
-            raise Problem(422, "no_vectors", message)
-        inputs = [
-            (one,) for one in ([body.inputs] if isinstance(body.inputs, str) else body.inputs)
-        ]
-        service.check(inputs)
+            message = f"{run.name} is an ensemble and has no vectors; use one of its members"
+            raise RequestError(422, "no_vectors", message)
+        given = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+        inputs = [(text,) for text in given]
         answers = await service.ask(request, run, inputs, [()] * len(inputs))
         vectors = [answer[VECTOR] for answer in answers]
-        return respond({"run": run.name, "width": len(vectors[0]), "vectors": vectors})
+        return JSONResponse({"run": run.name, "width": len(vectors[0]), "vectors": vectors})
 
 
-def _add_tasks(app: FastAPI, catalog: Catalog) -> None:
-    @app.get(
-        "/v1/tasks", response_model=TaskList, responses=describe_problems(400, 401, 404, 422, 429)
-    )
-    async def tasks(run: str | None = None) -> Response:
-        """List the tasks of all runs, or of one."""
-        chosen = catalog.runs.values() if run is None else [look_up(catalog, run)]
-        told = [
-            {"run": one.name, **task.to_json()} for one in chosen for task in one.tasks.values()
+def _add_lists(api: APIRouter, service: Service) -> None:
+    @api.get("/v1/runs", response_model=RunList)
+    async def list_runs() -> Response:
+        """List the runs that are served."""
+        found = [
+            {"name": name, "tasks": list(run.model.tasks), "embeds": run.embeds}
+            for name, run in service.runs.items()
         ]
-        return respond({"tasks": told})
+        return JSONResponse({"runs": found})
+
+    @api.get("/v1/tasks", response_model=TaskList)
+    async def list_tasks(run: str | None = None) -> Response:
+        """List the tasks of all runs, or of one."""
+        runs = service.runs.values() if run is None else [service.find_run(run)]
+        found = [
+            describe_task(one.name, task, one.model.config.tasks[task])
+            for one in runs
+            for task in one.model.tasks
+        ]
+        return JSONResponse({"tasks": found})
 
 
-def _add_signs(app: FastAPI, queue: Queue, pool: Pool, metrics: Metrics) -> None:
-    @app.get("/healthz", response_model=Health, responses=describe_problems(400, 429))
-    async def healthz() -> Response:
-        """Say that the server lives."""
-        return respond({"status": "alive"})
-
-    @app.get("/readyz", response_model=Health, responses=describe_problems(400, 429, 503))
-    async def readyz() -> Response:
-        """Say whether a question would be answered now."""
-        if queue.is_closed or not pool.num_alive:
-            raise Problem(503, "not_ready", "no worker can answer; come again", _LATER)
-        return respond({"status": "ready"})
-
-    @app.get("/metrics", response_class=Response, responses=describe_problems(400, 401, 429))
-    async def show() -> Response:
-        """Return figures for Prometheus."""
-        return Response(metrics.show(), media_type="text/plain; version=0.0.4")
+# --- what the endpoints share ------------------------------------------------------------
 
 
-# --- what endpoints ask ------------------------------------------------------------------
+def plan_explanation(texts: Sequence[str]) -> Plan:
+    """Choose the words to leave out so that an explanation costs at most MAX_INPUTS rows."""
+    num = len(split_parts(texts, MAX_WORDS))
+    draws = MAX_DRAWS
+    if num > MOST_EXACT:  # each draw is an order and its reverse, of num - 1 rows each
+        draws = min(draws, (MAX_INPUTS - 2) // (2 * (num - 1)))
+    return Plan.make(texts, "shapley", draws, most_parts=MAX_WORDS)
 
-_LATER = {"Retry-After": "2"}
 
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
-"""NUL, and halves of surrogate pairs."""
+@dataclass(frozen=True, slots=True)
+class ServedRun:
+    """A model and the name that requests give it."""
 
+    name: str
+    model: Answerer
+    passes: tuple[tuple[str, ...], ...]
+    """Its tasks, grouped by the pass of the encoder they share."""
 
-def choose_tasks(
-    run: RunFacts, inputs: Sequence[tuple[str, ...]], wanted: Sequence[str] | None
-) -> list[tuple[str, ...]]:
-    """Return the tasks to ask of each input: those wanted, or all that take as many texts."""
-    if wanted is not None:
-        names = tuple(dict.fromkeys(wanted))
+    @property
+    def embeds(self) -> bool:
+        """Whether it has vectors; an ensemble has several encoders and no common one."""
+        return hasattr(self.model, "embed")
+
+    def labels(self, task: str) -> tuple[str, ...]:
+        """Return a task's labels."""
+        return self.model.tasks[task].spec.labels
+
+    def choose_tasks(
+        self, inputs: Sequence[tuple[str, ...]], wanted: Sequence[str] | None
+    ) -> list[tuple[str, ...]]:
+        """Return the tasks of each input: those wanted, or all that take as many texts."""
+        num_texts = {name: len(task.spec.text) for name, task in self.model.tasks.items()}
+        names = tuple(dict.fromkeys(wanted or num_texts))
         for name in names:
-            if name not in run.tasks:
-                message = f"{run.name} has no task {name[:80]!r}{suggest(name[:80], run.tasks)}"
-                raise Problem(422, "unknown_task", message)
-            for place, texts in enumerate(inputs):
-                if len(texts) != run.tasks[name].num_texts:
-                    one, other = ("two texts", "one") if len(texts) == 1 else ("one text", "two")
-                    message = (
-                        f"task {name!r} takes {one} an input, and inputs[{place}] has {other}; a "
-                        "pair is a list of two inside the list of inputs"
-                    )
-                    raise Problem(422, "wrong_texts", message)
-        return [names] * len(inputs)
-    fitting = {
-        count: tuple(name for name, task in run.tasks.items() if task.num_texts == count)
-        for count in (1, 2)
-    }
-    for place, texts in enumerate(inputs):
-        if not fitting[len(texts)]:
-            message = f"no task of {run.name} takes what inputs[{place}] has: {len(texts)} text(s)"
-            raise Problem(422, "wrong_texts", f"{message}; /v1/tasks lists what they take")
-    return [fitting[len(texts)] for texts in inputs]
+            if name not in num_texts:
+                message = f"{self.name} has no task {name[:80]!r}{suggest(name[:80], num_texts)}"
+                raise RequestError(422, "unknown_task", message)
+        chosen = []
+        for place, texts in enumerate(inputs):
+            fitting = tuple(name for name in names if num_texts[name] == len(texts))
+            if not fitting or (wanted is not None and len(fitting) < len(names)):
+                count = "two texts" if len(texts) == 2 else "one text"
+                wrong = next(name for name in names if name not in fitting)
+                message = f"inputs[{place}] has {count}, but task {wrong!r} takes"
+                message += " one" if len(texts) == 2 else " two: send a list of pairs"
+                raise RequestError(422, "wrong_texts", message)
+            chosen.append(fitting)
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What endpoints share."""
+    """The runs, and the queue through which they are asked."""
 
-    catalog: Catalog
+    runs: Mapping[str, ServedRun]
     queue: Queue
-    limits: Limits
-    metrics: Metrics
-    log_texts: bool
 
-    def find_run(self, name: str | None) -> RunFacts:
-        """Look a run up by its name; the only one has no need of it."""
-        if name is not None:
-            return look_up(self.catalog, name)
-        if len(self.catalog.runs) > 1:
-            names = ", ".join(self.catalog.runs)
-            raise Problem(422, "which_run", f"several runs are served; say which in run: {names}")
-        return next(iter(self.catalog.runs.values()))
-
-    def check(self, inputs: Sequence[tuple[str, ...]]) -> None:
-        """Refuse too many inputs, and texts that no model can read."""
-        most, longest = self.limits.inputs, self.limits.text_chars
-        if len(inputs) > most:
-            message = f"{len(inputs):,} inputs are too many for one request; send {most:,} at most"
-            raise Problem(422, "too_many_inputs", message)
-        for place, texts in enumerate(inputs):
-            for text in texts:
-                if len(text) > longest:
-                    message = f"inputs[{place}] has a text of {len(text):,} characters"
-                    raise Problem(422, "too_long", f"{message}; send {longest:,} at most")
-                if not text.strip():
-                    message = f"inputs[{place}] has an empty text; leave it out or fill it"
-                    raise Problem(422, "empty_text", message)
-                if _NO_TEXT.search(text):
-                    message = f"inputs[{place}] holds a NUL or half a surrogate pair; send Unicode"
-                    raise Problem(422, "not_text", message)
+    def find_run(self, name: str | None) -> ServedRun:
+        """Return a run by its name; the only one needs none."""
+        if name is None:
+            if len(self.runs) > 1:
+                message = f"Several runs are served: {', '.join(self.runs)}. Set 'run'"
+                raise RequestError(422, "which_run", message)
+            return next(iter(self.runs.values()))
+        if name not in self.runs:
+            message = f"There is no run {name[:80]!r}{suggest(name[:80], self.runs)}"
+            raise RequestError(404, "unknown_run", message)
+        return self.runs[name]
 
     async def ask(
         self,
         request: Request,
-        run: RunFacts,
+        run: ServedRun,
         inputs: Sequence[tuple[str, ...]],
         tasks: Sequence[tuple[str, ...]],
     ) -> list[Answer]:
-        """Queue a question and wait for its answers, for as long as its client does."""
-        facts: dict[str, Any] = {"run": run.name, "inputs": len(inputs)}
-        facts["tasks"] = sorted({task for some in tasks for task in some}) or ["embed"]
-        if self.log_texts:
-            facts["texts"] = inputs
-        request.state.facts = facts
-        job = Job(len(inputs))
-        try:
-            rows = make_rows(job, run, inputs, tasks)
-            if len(rows) > self.limits.queue:
-                message = "so many inputs of so many tasks never fit the queue; send fewer at once"
-                raise Problem(422, "too_many_inputs", message)
-            self.queue.put(rows)
-            return await self._wait(request, job)
-        except Full as error:
-            message = f"too much is waiting; come again in {error.seconds} s"
-            raise Problem(429, "busy", message, {"Retry-After": str(error.seconds)}) from error
-        except Closed as error:
-            raise Problem(503, "stopping", "the server is stopping; come again", _LATER) from error
-        except TimeoutError as error:
-            message = f"no answer within {self.limits.seconds:g} s; send fewer inputs, or later"
-            raise Problem(504, "too_slow", message) from error
-        except Died as error:
-            message = "the model's process died of this question, twice; send other texts"
-            raise Problem(503, "worker_died", message, _LATER) from error
+        """Put inputs into the queue and wait for their answers.
 
-    async def _wait(self, request: Request, job: Job) -> list[Answer]:
-        """Wait for a job; one that nobody waits for any more leaves the queue."""
+        A job that takes too long or whose client has left is dropped.
+        """
+        names = sorted({task for some in tasks for task in some}) or ["embed"]
+        request.state.facts = {"run": run.name, "inputs": len(inputs), "tasks": names}
+        job = Job(len(inputs))
+        self.queue.put(make_rows(job, run.name, run.passes, inputs, tasks))
         answers = asyncio.wrap_future(job.future)
-        leaving = asyncio.create_task(_leave(request))
+        closed = asyncio.create_task(_wait_until_closed(request))
         try:
-            async with asyncio.timeout(self.limits.seconds):
-                await asyncio.wait((answers, leaving), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                (answers, closed), timeout=MAX_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
-            leaving.cancel()
+            closed.cancel()
             if not answers.done():
                 answers.cancel()
-                self.metrics.drop(self.queue.drop(job))
-        if answers.cancelled():
-            raise Problem(GONE, "gone", "the client went away before it was answered")
-        return answers.result()
+                self.queue.drop(job)
+        if answers in done:
+            return answers.result()
+        if closed in done:
+            raise RequestError(CLIENT_CLOSED, "client_closed", "The client closed the connection")
+        message = f"The answer took longer than {MAX_SECONDS:g} s; send fewer inputs"
+        raise RequestError(504, "too_slow", message)
 
 
-async def _leave(request: Request) -> None:
-    """Wait until a request's client has closed its connection."""
+async def _wait_until_closed(request: Request) -> None:
+    """Return when the client has closed its connection."""
     while (await request.receive())["type"] != "http.disconnect":
-        pass  # the body was read; what else comes before the end says nothing
-
-
-class _Watcher:
-    """Writes what becomes of parcels and workers into the log and the figures."""
-
-    def __init__(self, log: Log, metrics: Metrics):
-        self._log, self._metrics = log, metrics
-
-    def answered(self, rows: Sequence[Row], seconds: float) -> None:
-        self._metrics.batch(len(rows), seconds, count_tasks(rows))
-
-    def failed(self, num_rows: int, num_again: int, error: Exception) -> None:
-        self._log.write(
-            "batch_failed", level="error", rows=num_rows, tried_again=num_again, error=str(error)
-        )
-
-    def restarted(self, number: int, reason: str, error: Exception | None) -> None:
-        if error is None:
-            self._metrics.restart()
-        event = "worker_restarted" if error is None else "worker_not_restarted"
-        told = None if error is None else str(error)
-        self._log.write(event, level="warning", worker=number, reason=reason, error=told)
+        pass

@@ -1,8 +1,6 @@
-"""Rows of many requests become parcels: of one pass of one encoder, the oldest first.
+"""Group the texts of many requests into batches, oldest first, and run the models on them.
 
-A row waits a few milliseconds at most for others to come along. Lengths do not matter, since on a
-CPU plait's own BERT pads none of them, and so nobody is passed over for others whose length suits
-better. The queue has an end; what does not fit is refused.
+The texts of a batch may have any lengths: plait's own BERT does not pad them on a CPU.
 """
 
 from __future__ import annotations
@@ -10,44 +8,37 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
-from threading import Condition
-from typing import TYPE_CHECKING
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Any
 
-from plait.serve.parcels import Ask
+from plait.serve.middleware import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from plait.serve.catalog import RunFacts
-    from plait.serve.parcels import Answer
+    from plait.inference.predictor import Answerer
 
+Answer = dict[str, Any]
+"""A `Prediction` for each task, or the text's vector under VECTOR."""
 
-FEW = 8
-"""Rows that a parcel may have however few there are; fewer take longer a row."""
-
-
-class Full(Exception):  # noqa: N818 - it is a state, and the client's turn to wait
-    """The queue has no room."""
-
-    def __init__(self, seconds: int):
-        self.seconds = seconds
-        """When to come again."""
-        super().__init__(f"the queue is full; come again in {seconds} s")
-
-
-class Closed(Exception):  # noqa: N818 - as above
-    """The queue takes nothing more."""
+VECTOR = ""
+BATCH_SIZE = 32
+SMALL_BATCH = 8
+"""Rows that a batch may always have; smaller batches take longer per row."""
+WAIT_SECONDS = 0.005
+"""Time that a row waits for others to join its batch."""
 
 
 class Job:
-    """A request on its way: its inputs, and what they have been answered so far."""
+    """The inputs of one request, and their answers so far."""
 
     def __init__(self, num_inputs: int):
         self.answers: list[Answer] = [{} for _ in range(num_inputs)]
         self.num_left = 0
+        """Rows without an answer."""
         self.future: Future[list[Answer]] = Future()
 
 
@@ -57,190 +48,180 @@ class Row:
 
     job: Job
     place: int
-    """Which of the job's inputs it is."""
-    key: tuple[str, tuple[str, ...]]
-    """Run and pass; rows of one key can be answered together."""
+    """Index of the input in its job."""
+    run: str
+    group: tuple[str, ...]
+    """All tasks that share the pass; empty for a vector."""
     tasks: tuple[str, ...]
-    """What is asked of it, among the tasks of its pass."""
+    """The tasks to answer, out of `group`."""
     texts: tuple[str, ...]
-    born: float = 0.0
-    is_second_try: bool = False
+    added: float = 0.0
+    """Time at which the queue accepted it (`time.monotonic`)."""
 
 
 def make_rows(
-    job: Job, run: RunFacts, inputs: Sequence[tuple[str, ...]], tasks: Sequence[Sequence[str]]
+    job: Job,
+    run: str,
+    passes: Sequence[tuple[str, ...]],
+    inputs: Sequence[tuple[str, ...]],
+    tasks: Sequence[Sequence[str]],
 ) -> list[Row]:
-    """Break a job into rows: one for each input and each pass that its tasks need.
+    """Split a job into rows: one for each input and each pass that its tasks need.
 
-    `tasks` are those asked of each input; none asks for its vector.
+    `passes` are the run's tasks, grouped by the pass they share. `tasks` are those of each input;
+    an input without tasks gets a vector.
     """
     rows = []
     for place, (texts, wanted) in enumerate(zip(inputs, tasks, strict=True)):
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for task in wanted:
-            groups.setdefault(run.pass_of(task), []).append(task)
-        for group, some in (groups or {(): []}).items():
-            rows.append(Row(job, place, (run.name, group), tuple(some), texts))
+        for group in passes if wanted else [()]:
+            some = tuple(task for task in wanted if task in group)
+            if some or not wanted:
+                rows.append(Row(job, place, run, group, some, texts))
     job.num_left = len(rows)
     return rows
 
 
 class Queue:
-    """Where rows wait; safe to use from several threads."""
+    """Rows that wait for the models, or are in a batch: `size` at most.
 
-    def __init__(self, size: int, batch_size: int, wait_seconds: float, num_takers: int = 1):
-        self._size, self._batch_size, self._wait = size, batch_size, wait_seconds
-        self._num_takers = num_takers
+    Methods may be called from any thread, `take` from one.
+    """
+
+    def __init__(self, size: int, batch_size: int = BATCH_SIZE, wait: float = WAIT_SECONDS):
+        self._size, self._batch_size, self._wait = size, batch_size, wait
         self._waiting: deque[Row] = deque()
         self._changed = Condition()
-        self._num_out = 0
-        """Rows that somebody took and has not finished."""
+        self._num_taken = 0
         self._rate = 100.0
-        """Rows a second, of late."""
+        """Rows per second, as a moving average."""
         self._is_closed = False
 
     def __len__(self) -> int:
-        """Rows accepted and not yet answered."""
-        return len(self._waiting) + self._num_out
+        """Return the number of rows without an answer."""
+        return len(self._waiting) + self._num_taken
 
     def put(self, rows: Sequence[Row]) -> None:
-        """Accept rows, all or none."""
+        """Add all rows, or refuse all with a RequestError."""
         with self._changed:
             if self._is_closed:
-                raise Closed
+                raise RequestError(503, "stopping", "The server is stopping", Retry_After="2")
+            if len(rows) > self._size:
+                raise RequestError(422, "too_many_inputs", "Too many inputs and tasks; send fewer")
             if len(self) + len(rows) > self._size:
-                raise Full(min(60, max(1, math.ceil(len(self) / self._rate))))
+                seconds = str(min(60, max(1, math.ceil(len(self) / self._rate))))
+                message = f"The queue is full. Retry in {seconds} s"
+                raise RequestError(429, "busy", message, Retry_After=seconds)
             now = time.monotonic()
             for row in rows:
-                row.born = now
+                row.added = now
             self._waiting.extend(rows)
             self._changed.notify()
 
-    def take(self, patience: float) -> list[Row]:
-        """Wait for a parcel of rows; none where none came in so many seconds, or after the end.
-
-        The end is when the queue is closed and nobody has rows that might still come back.
-        """
-        until = time.monotonic() + patience
+    def take(self) -> list[Row]:
+        """Wait for a batch and take it; return no rows once the queue is closed and empty."""
         with self._changed:
             while True:
-                self._drop_forgotten()
-                now = time.monotonic()
                 if not self._waiting:
-                    if now >= until or (self._is_closed and not self._num_out):
+                    if self._is_closed:
                         return []
-                    self._changed.wait(until - now)
+                    self._changed.wait()
                     continue
-                alike = self._alike()
-                due = self._waiting[0].born + self._wait
-                if len(alike) >= self._batch_size or now >= due or self._is_closed:
-                    return self._leave(alike[: self._choose_size()])
-                self._changed.wait(due - now)
+                oldest = self._waiting[0]
+                alike = self._find_alike(oldest)
+                left = oldest.added + self._wait - time.monotonic()
+                if len(alike) >= self._batch_size or left <= 0 or self._is_closed:
+                    return self._remove(alike[: self._choose_size()])
+                self._changed.wait(left)
 
-    def _drop_forgotten(self) -> None:
-        """Leave out rows whose request was given up, or has failed in another row."""
-        if any(row.job.future.done() for row in self._waiting):
-            self._waiting = deque(row for row in self._waiting if not row.job.future.done())
-
-    def _choose_size(self) -> int:
-        """Return how many rows a parcel may have.
-
-        Whoever takes leaves as much for the next time, so that he does not stand idle while
-        those whom he has answered send something new.
-        """
-        share = math.ceil(len(self) / (2 * self._num_takers))
-        return min(self._batch_size, max(FEW, share))
-
-    def _alike(self) -> list[Row]:
-        """Return the oldest row and what can go with it: nothing, if it has failed in company."""
-        oldest = self._waiting[0]
-        if oldest.is_second_try:
-            return [oldest]
-        alike = (r for r in self._waiting if r.key == oldest.key and not r.is_second_try)
+    def _find_alike(self, oldest: Row) -> list[Row]:
+        """Return the rows that share the oldest one's pass, at most a batch of them."""
+        alike = (r for r in self._waiting if (r.run, r.group) == (oldest.run, oldest.group))
         return list(islice(alike, self._batch_size))
 
-    def _leave(self, parcel: list[Row]) -> list[Row]:
-        """Take a parcel out."""
-        taken = set(map(id, parcel))
-        self._waiting = deque(row for row in self._waiting if id(row) not in taken)
-        self._num_out += len(parcel)
-        if self._waiting:  # many may have come with one word, which woke one taker alone
-            self._changed.notify()
-        return parcel
+    def _choose_size(self) -> int:
+        """Return how many rows the next batch may have: half of those that wait.
 
-    def finish(self, rows: Sequence[Row], answers: Sequence[Answer], seconds: float) -> None:
-        """Hand answers to the jobs; a job whose last row it is, is done."""
+        The other half keeps the models busy while clients that got an answer send new requests.
+        """
+        return min(self._batch_size, max(SMALL_BATCH, math.ceil(len(self) / 2)))
+
+    def _remove(self, batch: list[Row]) -> list[Row]:
+        taken = set(map(id, batch))
+        self._waiting = deque(row for row in self._waiting if id(row) not in taken)
+        self._num_taken += len(batch)
+        return batch
+
+    def finish(self, rows: Sequence[Row], answers: Iterable[Answer], seconds: float) -> None:
+        """Give answers to the jobs; a job without rows left is done."""
+        done = []
         with self._changed:
-            self._num_out -= len(rows)
+            self._num_taken -= len(rows)
             self._rate += 0.1 * (len(rows) / max(seconds, 1e-4) - self._rate)
             for row, answer in zip(rows, answers, strict=True):
-                job = row.job
-                job.answers[row.place] |= {task: answer[task] for task in row.tasks or answer}
-                job.num_left -= 1
-                if not job.num_left and not job.future.done():
-                    _settle(job.future, job.answers)
-            if self._is_closed:  # it may have been the last that takers wait for
-                self._changed.notify_all()
+                row.job.answers[row.place] |= answer
+                row.job.num_left -= 1
+                if not row.job.num_left:
+                    done.append(row.job)
+        for job in done:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_result(job.answers)
 
-    def fail(self, rows: Sequence[Row], error: Exception) -> int:
-        """Put rows back to be tried once more; those tried twice fail. Return how many go back.
-
-        The second time each comes alone, so that one that takes the model down takes no other
-        request with it.
-        """
+    def fail(self, rows: Sequence[Row], error: Exception) -> None:
+        """End the jobs of these rows with an error."""
+        jobs = dict.fromkeys(row.job for row in rows)
         with self._changed:
-            self._num_out -= len(rows)
-            again = [row for row in rows if not row.is_second_try]
-            for row in rows:
-                if row.is_second_try and not row.job.future.done():
-                    _settle(row.job.future, error)
-                row.is_second_try = True
-            self._waiting.extendleft(reversed(again))
-            self._changed.notify_all()
-            return len(again)
+            self._num_taken -= len(rows)
+        for job in jobs:
+            self.drop(job)
+            if not job.future.done() and job.future.set_running_or_notify_cancel():
+                job.future.set_exception(error)
 
-    def drop(self, job: Job) -> int:
-        """Give a job up, and return how many of its rows nobody had taken; the others go on."""
+    def drop(self, job: Job) -> None:
+        """Remove the rows of a job that are not in a batch yet."""
         with self._changed:
-            job.future.cancel()
-            kept = deque(row for row in self._waiting if row.job is not job)
-            num_dropped = len(self._waiting) - len(kept)
-            self._waiting = kept
-            return num_dropped
+            self._waiting = deque(row for row in self._waiting if row.job is not job)
 
     def close(self) -> None:
-        """Accept nothing more; what was accepted is still given out."""
+        """Accept no more rows; those that wait are still given out."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing more is accepted."""
-        return self._is_closed
+
+class ModelThread(Thread):
+    """Answers the batches of a queue until it is closed and empty."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        models: Mapping[str, Answerer],
+        record: Callable[[Sequence[Row], float], None],
+    ):
+        super().__init__(name="models", daemon=True)
+        self._queue, self._models, self._record = queue, models, record
+
+    def run(self) -> None:
+        """Take batches and answer them."""
+        while rows := self._queue.take():
+            began = time.monotonic()
+            try:
+                answers = answer_rows(self._models[rows[0].run], rows)
+            except Exception as error:  # the requests of the batch fail, the thread goes on
+                self._queue.fail(rows, error)
+                continue
+            seconds = time.monotonic() - began
+            self._record(rows, seconds)
+            self._queue.finish(rows, answers, seconds)
 
 
-def ask_for(rows: Sequence[Row]) -> Ask:
-    """Say what a parcel asks: of every row, all that any of them wants."""
-    run, group = rows[0].key
-    wanted = {task for row in rows for task in row.tasks}
-    return Ask(run, tuple(task for task in group if task in wanted), [row.texts for row in rows])
-
-
-def _settle(future: Future[list[Answer]], outcome: list[Answer] | Exception) -> None:
-    try:
-        if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
-    except InvalidStateError:  # given up between the question and the answer
-        pass
-
-
-def count_tasks(rows: Sequence[Row]) -> Mapping[tuple[str, str], int]:
-    """Count a parcel's answers by run and task."""
-    counts: dict[tuple[str, str], int] = {}
-    for row in rows:
-        for task in row.tasks or ("embed",):
-            counts[row.key[0], task] = counts.get((row.key[0], task), 0) + 1
-    return counts
+def answer_rows(model: Answerer, rows: Sequence[Row]) -> list[Answer]:
+    """Answer rows of one run and one pass."""
+    if not rows[0].group:
+        vectors = model.embed([text for (text,) in (r.texts for r in rows)])  # type: ignore[attr-defined]
+        return [{VECTOR: vector} for vector in vectors.tolist()]
+    tasks = [task for task in rows[0].group if any(task in row.tasks for row in rows)]
+    found = model.answer_together(tasks, model.tokenise([row.texts for row in rows], blank=True))
+    return [
+        {task: model.describe(task, found[task][i]) for task in row.tasks}
+        for i, row in enumerate(rows)
+    ]

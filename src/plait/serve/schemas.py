@@ -1,87 +1,73 @@
-"""What requests and answers look like; the OpenAPI page is made of it."""
+"""JSON of requests and answers, as the endpoints take and send it and /docs describes it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field
 
-UNKNOWN_KEY = "unknown_key"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-# The first mistake is told. A million of them, as fit into a body, would keep all others waiting.
-Text = Annotated[str, Field(min_length=1)]
+    from plait.config import TaskConfig
+    from plait.types import Prediction
+
+MAX_INPUTS = 256
+MAX_CHARS = 20_000
+"""Characters of one text: all of it is tokenised, even if the encoder reads less."""
+
+# fail_fast: otherwise a body of a million wrong inputs has a million errors.
+Text = Annotated[str, Field(max_length=MAX_CHARS, pattern=r"^[^\x00]*[^\x00\s][^\x00]*$")]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2, fail_fast=True)]
+Count = Field(min_length=1, max_length=MAX_INPUTS, fail_fast=True)
 
 
-class _Request(BaseModel):
+class RequestBody(BaseModel):
+    """Keys that every request has."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    run: str | None = Field(None, description="Which run; may be left out where one is served.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown(cls, values: Any) -> Any:
-        """Refuse the first key that is not known; pydantic would describe every one."""
-        for key in values if isinstance(values, dict) else ():
-            if key not in cls.model_fields:
-                # Half a surrogate pair is no text to pydantic, even in an error.
-                told = key[:80].encode("utf-8", "replace").decode("utf-8")
-                facts = {"key": told, "known": list(cls.model_fields)}
-                raise PydanticCustomError(UNKNOWN_KEY, "a key is not known", facts)
-        return values
+    run: str | None = Field(None, description="Name of the run; needed if several are served.")
 
 
-class PredictRequest(_Request):
-    """Texts to be answered."""
+class PredictRequest(RequestBody):
+    """Texts to answer."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={
-            "example": {"inputs": ["A quiet little film."], "tasks": ["sentiment"]},
-        },
+    inputs: Text | Annotated[list[Text | Pair], Count] = Field(
+        examples=[["A quiet little film."]],
+        description="One text, or a list of inputs: each a text, or a list of two for a pair.",
     )
-
-    inputs: Text | Annotated[list[Text | Pair], Field(min_length=1, fail_fast=True)] = Field(
-        description="One text, or a list of inputs: each a text, or a list of two for a pair."
+    tasks: Annotated[list[str], Count] | str | None = Field(
+        None, description="One task or several; by default all that take as many texts."
     )
-    tasks: Annotated[list[str], Field(min_length=1, fail_fast=True)] | str | None = Field(
-        None, description="One task or several; without it, all that take as many texts."
-    )
-    probabilities: bool = Field(True, description="Whether every label's is wanted.")
+    probabilities: bool = Field(True, description="Include the probability of every label.")
 
 
-class EmbedRequest(_Request):
-    """Texts to become vectors."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"example": {"inputs": ["A quiet little film."]}},
-    )
-
-    inputs: Text | Annotated[list[Text], Field(min_length=1, fail_fast=True)] = Field(
-        description="One text, or a list of them."
-    )
-
-
-class ExplainRequest(_Request):
+class ExplainRequest(RequestBody):
     """A text whose answer is to be explained."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"example": {"input": "A quiet little film.", "task": "sentiment"}},
+    input: Text | Pair = Field(description="One text, or a list of two for a pair.")
+    task: str | None = Field(None, description="Needed if several tasks take as many texts.")
+    label: str | None = Field(
+        None, description="The label whose probability is explained; by default the answer."
     )
 
-    input: Text | Pair = Field(description="One text, or a list of two for a pair.")
-    task: str | None = Field(
-        None, description="Which task; may be left out where one takes as many texts."
+
+class EmbedRequest(RequestBody):
+    """Texts to embed."""
+
+    inputs: Text | Annotated[list[Text], Count] = Field(
+        examples=[["A quiet little film."]], description="One text, or a list of texts."
     )
-    label: str | None = Field(
-        None, description="Explain this one's probability; the answer's unless given."
-    )
+
+
+BODIES: dict[str, type[RequestBody]] = {
+    "/v1/predict": PredictRequest,
+    "/v1/explain": ExplainRequest,
+    "/v1/embed": EmbedRequest,
+}
+"""The request body of each endpoint that takes one."""
 
 
 class Answer(BaseModel):
@@ -90,59 +76,54 @@ class Answer(BaseModel):
     value: int | float | list[int] | None = Field(
         description="Number of the class, numbers of the labels that hold, or the score."
     )
-    label: str = Field(description="The same in words; a score with two decimals.")
+    label: str = Field(description="The answer in words; a score with two decimals.")
     confidence: float | None = Field(
-        None,
-        description="Probability that the whole answer is right: of labels, that these hold and no "
-        "others. Not for scores.",
+        None, description="Probability that the answer is right (all labels). Not for scores."
     )
     probabilities: dict[str, float | None] | None = Field(
-        None,
-        description="By label; where any number can hold, each has its own. Not for scores.",
+        None, description="Probability of each label. Not for scores."
     )
     labels: list[str] | None = Field(
-        None, description="The labels that hold, where any number of them can."
+        None, description="The labels that hold. For multi-label tasks."
     )
     label_probabilities: list[float | None] | None = Field(
-        None, description="Each of those labels' own probability, in their order."
+        None, description="Probability of each label that holds. For multi-label tasks."
     )
 
 
 class PredictResponse(BaseModel):
-    """Answers, one entry for each input, in their order."""
+    """Answers by task, one entry for each input, in their order."""
 
     run: str
-    answers: list[dict[str, Answer]] = Field(description="Answers of each input, by task.")
+    answers: list[dict[str, Answer]]
 
 
 class WordEffect(BaseModel):
-    """A word, or some that stand together, and what it adds."""
+    """A word, or several neighbours, and its effect on the answer."""
 
-    place: int = Field(description="Which of the texts it is in, 0 or 1.")
-    start: int = Field(description="Where it begins there, in characters.")
-    end: int
+    place: int = Field(description="Index of its text, 0 or 1.")
+    start: int = Field(description="Its first character in that text.")
+    end: int = Field(description="The character after its last.")
     text: str
     effect: float = Field(description="What it adds to the probability, or to the score.")
-    error: float = Field(description="Standard error of that; 0 where nothing was drawn.")
+    error: float = Field(description="Standard error of the effect.")
 
 
 class ExplainResponse(BaseModel):
-    """An answer, and what each word adds to it."""
+    """An answer, and the effect of each word on it."""
 
     run: str
     task: str
     answer: str
     explained: str | None = Field(description="The label that is explained; null for a score.")
-    value: float = Field(description="Its probability, or the score, with the whole text.")
-    bare: float = Field(description="The same with no word left.")
-    method: Literal["shapley", "occlusion"] = Field(
-        description="Occlusion where so many words are too much for one request."
-    )
+    value: float = Field(description="Its probability, or the score, for the whole text.")
+    bare: float = Field(description="The same without any word.")
+    method: Literal["shapley"]
     parts: list[WordEffect]
 
 
 class EmbedResponse(BaseModel):
-    """The encoder's vectors, one for each input, in their order."""
+    """One vector for each input, in their order."""
 
     run: str
     width: int
@@ -154,102 +135,13 @@ class Run(BaseModel):
 
     name: str
     tasks: list[str]
-    embeds: bool = Field(description="Whether /v1/embed can be asked of it.")
-
-
-class LeftOut(BaseModel):
-    """A folder that was looked into and is not served."""
-
-    name: str
-    reason: str
+    embeds: bool = Field(description="Whether /v1/embed accepts it.")
 
 
 class RunList(BaseModel):
-    """Every run that is served."""
+    """All runs that are served."""
 
     runs: list[Run]
-    left_out: list[LeftOut] = Field(description="Folders beside them that cannot answer, and why.")
-    shows_data: bool = Field(description="Whether reports and mistakes, which quote it, are.")
-
-
-class Score(BaseModel):
-    """How well a run does in one task, on dev."""
-
-    task: str
-    kind: str
-    rows: int | None
-    metric: str = Field(description="The figure that stands for the task.")
-    value: float | None
-    baseline: float | None = Field(description="What answering without reading would get.")
-    metrics: dict[str, float | None]
-
-
-class Record(BaseModel):
-    """What a run's folder tells of itself."""
-
-    name: str
-    is_served: bool = Field(description="Whether it can be asked.")
-    kind: Literal["run", "ensemble", "export"]
-    recipe: str
-    about: str
-    is_finished: bool
-    steps: int | None = Field(description="Updates that were made.")
-    best_step: int | None = Field(description="After which the model was best.")
-    seconds: float | None = Field(description="That training took.")
-    encoder: str
-    device: str | None
-    plait: str | None = Field(description="The version that trained it.")
-    members: list[str] = Field(description="Of an ensemble.")
-    scores: list[Score]
-
-
-Curve = list[tuple[int, float | None]]
-
-
-class Curves(BaseModel):
-    """What a run logged: pairs of updates made and a figure."""
-
-    losses: dict[str, Curve] = Field(description="By task, or by a stage's own objective.")
-    scores: dict[str, dict[str, Curve]] = Field(description="On dev, by task and figure.")
-
-
-class Making(BaseModel):
-    """Something that is being made; ask again in a second."""
-
-    status: Literal["making"]
-    step: str = Field(description="What is under way, in words.")
-
-
-class WrongRow(BaseModel):
-    """A dev row that a run gets wrong."""
-
-    id: str
-    where: str
-    texts: list[str]
-    truth: str
-    answer: str
-    confidence: float | None
-
-
-class TaskMistakes(BaseModel):
-    """What a run gets wrong in one task."""
-
-    task: str
-    kind: str
-    rows: int
-    mistakes: int | None = Field(description="How many rows are wrong. Not for scores.")
-    metric: str
-    value: float | None
-    worst: list[WrongRow] = Field(description="The surest, or those farthest from the truth.")
-    slices: list[dict[str, Any]] = Field(
-        description="Kinds of text, as `plait evaluate --errors` has them."
-    )
-
-
-class MistakeList(BaseModel):
-    """What a run gets wrong on dev, by task."""
-
-    tasks: list[TaskMistakes]
 
 
 class Task(BaseModel):
@@ -257,38 +149,70 @@ class Task(BaseModel):
 
     run: str
     name: str
-    kind: Literal["classes", "binary", "labels", "score"]
-    labels: list[str] = Field(description="Words for the numbers from 0. None for a score.")
-    range: list[float] | None = Field(description="Lowest and highest score. For a score alone.")
-    num_texts: int = Field(description="1, or 2 where an input is a pair.")
-    columns: list[str] = Field(description="What its texts are called in its own files.")
-    about: str = Field(description="A sentence about it, where its recipe has one.")
+    kind: str = Field(description="classes, binary, labels, score, or a kind of the user's.")
+    labels: list[str] = Field(description="In the order of their numbers. Empty for a score.")
+    range: list[float] | None = Field(description="Lowest and highest score. Only for a score.")
+    num_texts: int = Field(description="1, or 2 for pairs.")
+    columns: list[str] = Field(description="Names of the text columns in its data files.")
+    about: str = Field(description="Its description in the recipe.")
     label_separator: str | None = Field(
-        description="What stands between labels in a cell of its files. For several labels alone."
+        description="What separates labels in a cell of its data files. Only for multi-label tasks."
     )
 
 
 class TaskList(BaseModel):
-    """Every task that can be asked."""
+    """All tasks that can be asked."""
 
     tasks: list[Task]
 
 
-class Health(BaseModel):
-    """Whether it lives, or can answer."""
-
-    status: str
-
-
-class Problem(BaseModel):
+class ErrorContent(BaseModel):
     """What went wrong."""
 
-    code: str = Field(description="For programs; one word that stays the same.")
-    message: str = Field(description="For people: what is wrong and what to do.")
-    request_id: str = Field(description="As in X-Request-ID and in the server's log.")
+    code: str = Field(description="A fixed word, for programs.")
+    message: str = Field(description="What is wrong and what to do, for people.")
+    request_id: str = Field(description="As in the header X-Request-ID and in the server's log.")
 
 
-class ProblemResponse(BaseModel):
-    """The one shape of all errors."""
+class ErrorResponse(BaseModel):
+    """The shape of every error."""
 
-    error: Problem
+    error: ErrorContent
+
+
+# --- objects to JSON ---------------------------------------------------------------------
+
+
+def describe_answer(answer: Prediction, labels: Sequence[str], *, full: bool) -> dict[str, Any]:
+    """Return an answer as JSON; `full` includes every label's probability. NaN becomes null."""
+    several = isinstance(answer.value, tuple)
+    value = list(answer.value) if isinstance(answer.value, tuple) else _finite(answer.value)
+    found: dict[str, Any] = {"value": value, "label": answer.label}
+    if answer.probabilities:
+        found["confidence"] = _finite(answer.confidence)
+        if full:
+            shares = map(_finite, answer.probabilities)
+            found["probabilities"] = dict(zip(labels, shares, strict=True))
+    if several:
+        found["labels"] = list(answer.words)
+        found["label_probabilities"] = [_finite(share) for share in answer.word_probabilities]
+    return found
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def describe_task(run: str, name: str, task: TaskConfig) -> dict[str, Any]:
+    """Return what a client needs to know of a task, as JSON."""
+    return {
+        "run": run,
+        "name": name,
+        "kind": task.kind.name,
+        "labels": list(task.labels),
+        "range": list(task.range) if task.kind.form == "number" else None,
+        "num_texts": len(task.text),
+        "columns": list(task.text),
+        "about": task.about,
+        "label_separator": task.label_separator if task.kind.form == "independent" else None,
+    }

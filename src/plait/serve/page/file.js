@@ -1,337 +1,309 @@
-// A CSV is read here, its rows are answered, and it is given back with the answers beside them.
+// Answer the rows of a CSV and give it back with the answers as new columns.
 
-import { listServed } from "./api.js";
-import { AnswerTable, guessColumns } from "./columns.js";
-import { decode, format, readTable } from "./csv.js";
-import { announce, choice, complain, el, field, sentence } from "./dom.js";
-import { Many } from "./many.js";
-import { count } from "./numbers.js";
-import { TABLE } from "./samples.js";
-import { drawTable } from "./tables.js";
+import { announce, count, el, field, fillSelect, pause, request, showError } from "./page.js";
+import { formatTable, readTable } from "./csv.js";
 
-const NUM_SHOWN = 3; // of the rows that were given
-const NUM_ANSWERED = 8;
-const NUM_SHORT = 30; // letters that a narrow column can do with
 const MOST_BYTES = 200e6;
+const BATCH_ROWS = 64;
+const BATCH_CHARACTERS = 150_000;
+const NUM_SENDERS = 2; // batches under way at the same time
+const MOST_TRIES = 8;
+const SHOWN_ROWS = 5;
+const SHOWN_CHARACTERS = 120;
 
-export async function showFile(place, { signal }) {
-  const { runs } = await listServed();
-  const work = el("section", { "aria-label": "Your file" });
-  const take = (text, name) => {
+const SAMPLE = `id,review
+1,A quiet little film that stayed with me for weeks.
+2,"The soup was cold, the waiter was rude, and we were charged for both."
+3,It does what it says and no more.
+4,"Two hours long, and every minute of them is felt."
+5,I have never laughed so hard at a funeral scene.
+`;
+
+export function startFile(runs) {
+  const get = (id) => document.getElementById(id);
+  const [zone, pasted, work] = [get("drop"), get("pasted"), get("work")];
+  let controller = new AbortController();
+
+  function take(bytes, name) {
+    controller.abort(); // the file before
+    controller = new AbortController();
+    showError(null);
     try {
-      work.replaceChildren(new Work(runs, readTable(text, name), signal).node);
+      work.replaceChildren(drawTable(runs, readTable(bytes, name), controller.signal));
       work.querySelector("h2").focus();
     } catch (error) {
-      work.replaceChildren(complain(error));
+      showError(error);
     }
-  };
-  place.append(
-    el("h1", {}, "Answer a whole file"),
-    el(
-      "p",
-      { class: "lead" },
-      "Give a CSV, choose the column to read, and get it back with the answers as new columns.",
-    ),
-    drawInput(take, (error) => work.replaceChildren(complain(error))),
-    work,
-  );
-}
+  }
 
-function drawInput(take, refuse) {
-  const read = async (file) => {
+  async function takeFile(file) {
     if (!file) return;
-    if (file.size > MOST_BYTES)
-      refuse(new Error("the file is larger than 200 MB; use plait predict for it"));
-    else {
-      try {
-        take(decode(await file.arrayBuffer()), file.name);
-      } catch (error) {
-        refuse(error);
-      }
-    }
+    if (file.size < MOST_BYTES) take(await file.arrayBuffer(), file.name);
+    else showError(new Error("The file is larger than 200 MB. Use `plait predict` for it."));
+  }
+
+  const takeText = () => take(new TextEncoder().encode(pasted.value), "pasted.csv");
+  get("chosen").addEventListener("change", ({ target }) => takeFile(target.files[0]));
+  get("use-pasted").addEventListener("click", takeText);
+  get("use-sample").addEventListener("click", () => {
+    pasted.value = SAMPLE;
+    takeText();
+  });
+  for (const kind of ["dragover", "dragleave", "drop"]) {
+    zone.addEventListener(kind, (event) => {
+      event.preventDefault();
+      zone.classList.toggle("over", kind === "dragover");
+      if (kind === "drop") takeFile(event.dataTransfer.files[0]);
+    });
+  }
+  return {};
+}
+
+// The table that was read, what to do with it, and what came of it.
+function drawTable(runs, table, signal) {
+  const runBox = fillSelect(el("select"), runs.map((run) => run.name));
+  const columns = [el("select"), el("select")];
+  const tasks = el("fieldset", { class: "checks" });
+  const button = el("button", { class: "main", type: "button" });
+  const outcome = el("div", { class: "outcome" });
+  button.textContent = `Answer ${count(table.rows.length, "row")}`;
+  const getRun = () => runs.find((run) => run.name === runBox.value);
+
+  function fitColumns() {
+    const [one, two] = guessColumns(table, getRun().tasks);
+    fillSelect(columns[0], table.names, one);
+    fillSelect(columns[1], [["", "none"], ...table.names], two ?? "");
+    fitTasks();
+  }
+
+  // Select the tasks that read as many texts as columns are chosen.
+  function fitTasks() {
+    const numTexts = columns[1].value ? 2 : 1;
+    const boxes = getRun().tasks.map((task) => {
+      const [isFit, texts] = [task.num_texts === numTexts, count(task.num_texts, "text")];
+      const box = el("input", { type: "checkbox", value: task.name, checked: isFit });
+      box.disabled = !isFit;
+      return el("label", {}, box, task.name, el("span", { class: "note" }, `reads ${texts}`));
+    });
+    tasks.replaceChildren(el("legend", {}, "Tasks"), ...boxes);
+    button.disabled = !tasks.querySelector(":checked");
+  }
+
+  async function answer() {
+    const names = [...tasks.querySelectorAll(":checked")].map((box) => box.value);
+    const wanted = getRun().tasks.filter((task) => names.includes(task.name));
+    const places = columns.filter((box) => box.value).map((box) => table.names.indexOf(box.value));
+    button.disabled = true;
+    await runJob(new FileJob(getRun().name, wanted, table, places), outcome, signal);
+    button.disabled = false;
+  }
+
+  runBox.addEventListener("change", fitColumns);
+  for (const box of columns) box.addEventListener("change", fitTasks);
+  tasks.addEventListener("change", () => (button.disabled = !tasks.querySelector(":checked")));
+  button.addEventListener("click", answer);
+  fitColumns();
+  const title = el("h2", { tabindex: "-1" }, table.name);
+  const fields = [field("Text column", columns[0]), field("Second text column", columns[1])];
+  const choices = el("div", { class: "choices" }, runs.length > 1 && field("Run", runBox), fields);
+  const rows = drawRows("First rows", table.names, table.rows);
+  return el("div", {}, title, rows, choices, tasks, el("div", { class: "row" }, button), outcome);
+}
+
+// Columns with the names of a task's own, or else the one with the longest texts.
+function guessColumns({ names, rows }, tasks) {
+  const byTexts = [...tasks].sort((one, other) => other.num_texts - one.num_texts);
+  const named = byTexts.find((task) => task.columns.every((name) => names.includes(name)));
+  if (named) return named.columns;
+  const lengths = names.map((_, i) => rows.slice(0, 50).reduce((sum, row) => sum + row[i].length, 0));
+  return [names[lengths.indexOf(Math.max(...lengths))]];
+}
+
+// Show the progress of a job, then its outcome; what was answered is kept if it stops.
+async function runJob(job, outcome, signal) {
+  const stop = new AbortController();
+  const abort = () => stop.abort();
+  signal.addEventListener("abort", abort);
+  const bar = el("progress", { max: job.numRows, "aria-label": "Rows answered" });
+  const note = el("p", { class: "note" });
+  const stopButton = el("button", { type: "button", click: abort }, "Stop");
+  outcome.replaceChildren(el("div", { class: "progress" }, bar, note, stopButton));
+  announce("Answering");
+  const show = () => {
+    bar.value = job.numDone;
+    note.textContent = `${job.numDone.toLocaleString("en")} of ${count(job.numRows, "row")}`;
   };
-  const input = el("input", {
-    type: "file",
-    accept: ".csv,.tsv,.txt,text/csv",
-    id: "file",
-    change: (e) => read(e.target.files[0]),
-  });
-  const pasted = el("textarea", {
-    rows: 3,
-    id: "pasted",
-    placeholder: "id,text\n1,The first row",
-    spellcheck: "false",
-  });
-  pasted.addEventListener("paste", () => setTimeout(() => take(pasted.value, "pasted.csv")));
-  const zone = el(
-    "div",
-    { class: "drop" },
-    el(
-      "div",
-      {},
-      el("label", { for: "file", class: "big" }, "Drop a CSV here, or choose one"),
-      input,
-    ),
-    el("div", {}, el("label", { for: "pasted" }, "… or paste its rows"), pasted),
-    el(
-      "div",
-      { class: "row" },
-      el(
-        "button",
-        { type: "button", click: () => take(pasted.value, "pasted.csv") },
-        "Use what is pasted",
-      ),
-      el(
-        "button",
-        {
-          type: "button",
-          click: () => {
-            pasted.value = TABLE;
-            take(TABLE, "sample.csv");
-          },
-        },
-        "Sample",
-      ),
-    ),
+  show();
+  let failure = null;
+  await job.run(show, stop).catch((error) => (failure = error));
+  if (signal.aborted) return;
+  const where = `Stopped after ${note.textContent}`;
+  const reason = failure?.name === "AbortError" ? "" : ` ${failure?.message}`;
+  const resume = () => runJob(job, outcome, signal);
+  const again = failure && el("button", { class: "main", type: "button", click: resume }, "Continue");
+  const download = drawDownload(job, failure ? "partly-answered" : "answered", signal);
+  outcome.replaceChildren(
+    failure ? el("p", { class: "problem", role: "alert" }, `${where}.${reason}`) : "",
+    job.problems.length ? el("p", { class: "problem" }, describeProblems(job.problems)) : "",
+    el("div", { class: "row" }, again, download),
+    drawRows("First answered rows", job.names, job.allRows()),
   );
-  const mark = (isOver) => (event) => {
-    event.preventDefault();
-    zone.classList.toggle("over", isOver);
-  };
-  zone.addEventListener("dragover", mark(true));
-  zone.addEventListener("dragleave", mark(false));
-  zone.addEventListener("drop", (event) => {
-    mark(false)(event);
-    read(event.dataTransfer.files[0]);
-  });
-  return zone;
+  announce(failure ? where : `Done: ${count(job.numRows, "row")}`);
 }
 
-class Work {
-  constructor(runs, table, signal) {
-    Object.assign(this, { runs, table, signal, run: runs[0] });
-    this.settings = el("div");
-    this.outcome = el("div");
-    this.node = el(
-      "div",
-      {},
-      el("h2", { tabindex: "-1" }, table.name),
-      el(
-        "p",
-        { class: "note" },
-        `${count(table.rows.length, "row")}, ${count(table.names.length, "column")}`,
-      ),
-      drawRows(table.names, table.rows),
-      this.settings,
-      this.outcome,
-    );
-    this.draw();
-  }
-
-  draw() {
-    const { names } = this.table;
-    const isPairs = this.run.tasks.some((task) => task.num_texts === 2);
-    const guessed = guessColumns(this.table, this.run.tasks);
-    this.columns = [choice(names, guessed[0]), choice([["", "none"], ...names], guessed[1] ?? "")];
-    this.columns.forEach((column) => column.addEventListener("change", () => this.fit()));
-    this.boxes = this.run.tasks.map((task) => [
-      task,
-      el("input", { type: "checkbox", name: "task" }),
-    ]);
-    this.button = el("button", { class: "main", type: "button", click: () => this.go() });
-    this.boxes.forEach(([, box]) => box.addEventListener("change", () => this.relabel()));
-    const several = this.runs.length > 1;
-    const pick = (event) => {
-      this.run = this.runs.find((run) => run.name === event.target.value);
-      this.draw();
-      this.settings.querySelector("select").focus();
-    };
-    this.settings.replaceChildren(
-      el(
-        "div",
-        { class: "choices" },
-        several &&
-          field(
-            "Run",
-            choice(
-              this.runs.map((run) => run.name),
-              this.run.name,
-              { change: pick },
-            ),
-          ),
-        field("Text is in", this.columns[0]),
-        isPairs && field("Second text is in", this.columns[1]),
-      ),
-      el(
-        "fieldset",
-        { class: "checks" },
-        el("legend", {}, "Tasks"),
-        this.boxes.map(([task, box]) =>
-          el(
-            "label",
-            {},
-            box,
-            el("span", {}, task.name),
-            el("span", { class: "note" }, describe(task)),
-          ),
-        ),
-      ),
-      el("div", { class: "row" }, this.button),
-    );
-    this.fit();
-  }
-
-  // Tasks that the chosen columns suit are ticked, and no other can be.
-  fit() {
-    const isPair = this.columns[1].value !== "";
-    for (const [task, box] of this.boxes) {
-      box.disabled = task.num_texts === 2 && !isPair;
-      box.checked = task.num_texts === (isPair ? 2 : 1);
-    }
-    this.relabel();
-  }
-
-  get tasks() {
-    return this.boxes.filter(([, box]) => box.checked).map(([task]) => task);
-  }
-
-  relabel() {
-    this.button.textContent = `Answer ${count(this.table.rows.length, "row")}`;
-    this.button.disabled = !this.tasks.length;
-  }
-
-  go() {
-    const { table } = this;
-    const places = this.columns.map((column) => table.names.indexOf(column.value));
-    const keep = new AnswerTable(table, this.tasks);
-    this.goOn(new Many({ run: this.run.name, tasks: this.tasks, table, places, keep }));
-  }
-
-  async goOn(many) {
-    const { table } = this;
-    this.stop?.abort(); // what is still answered of an earlier choice
-    const stop = new AbortController();
-    this.stop = stop;
-    this.signal.addEventListener("abort", () => stop.abort());
-    const bar = el("progress", { max: table.rows.length, "aria-label": "Rows answered" });
-    const told = el("p", { class: "note" });
-    const progress = el(
-      "div",
-      { class: "progress" },
-      bar,
-      told,
-      el("button", { type: "button", click: () => stop.abort() }, "Stop"),
-    );
-    this.button.disabled = true;
-    this.button.classList.add("main");
-    this.outcome.replaceChildren(progress);
-    announce("Answering");
-    const [began, before] = [performance.now(), many.done];
-    const hear = () => {
-      const left = table.rows.length - many.done;
-      const pace = (many.done - before) / (performance.now() - began); // rows a millisecond
-      const seconds = pace ? Math.ceil(left / pace / 1000) : 0;
-      const more = seconds > 3 ? `, about ${seconds} s left` : "";
-      bar.value = many.done;
-      told.textContent = `${tellDone(many)}${more}`;
-    };
-    bar.value = before;
-    try {
-      await many.answer(hear, stop.signal);
-      this.outcome.replaceChildren(...drawOutcome(many, this.signal));
-      announce(`Done: ${count(table.rows.length, "row")} answered`);
-    } catch (error) {
-      if (this.stop !== stop) return; // the place is a later choice's
-      const isWatched = progress.contains(document.activeElement);
-      const onward = el("button", { class: "main", type: "button" }, "Continue");
-      onward.addEventListener("click", () => this.goOn(many));
-      this.outcome.replaceChildren(...drawStop(many, error, onward, this.signal));
-      if (isWatched) onward.focus();
-    } finally {
-      if (this.stop === stop) {
-        this.button.disabled = false;
-        this.button.classList.remove("main"); // there is something else to do next
-      }
-    }
-  }
+function describeProblems(problems) {
+  const [{ number, reason }] = problems;
+  return `${count(problems.length, "row")} left empty. Row ${number + 1}: ${reason}`;
 }
 
-function tellDone(many) {
-  return `${many.done.toLocaleString("en")} of ${count(many.table.rows.length, "row")}`;
-}
-
-// What was answered until something came in between.
-function drawStop(many, error, onward, signal) {
-  const where = `Stopped after ${tellDone(many)}`;
-  const answered = join(many);
-  const told =
-    error.name === "AbortError"
-      ? el("p", { class: "note", role: "status" }, `${where}.`)
-      : el("p", { class: "problem", role: "alert" }, sentence(`${where}: ${error.message}`));
-  if (!many.done) return [told, el("div", { class: "row" }, onward)];
-  const link = drawDownload(answered, "partly-answered", signal, "button");
-  return [told, el("div", { class: "row" }, onward, link), ...drawAnswers(answered, many)];
-}
-
-function drawOutcome(many, signal) {
-  const answered = join(many);
-  const link = drawDownload(answered, "answered", signal, "main");
-  return [el("p", { class: "done" }, link), ...drawAnswers(answered, many)];
-}
-
-// A table with the answers beside its own columns.
-function join({ table, keep }) {
-  const rows = table.rows.map((row, i) => [...row, ...keep.cells(i)]);
-  return { ...table, names: [...table.names, ...keep.names], rows };
-}
-
-function drawDownload({ name, names, rows, separator, mark }, word, signal, kind) {
-  const text = mark + format([names, ...rows], separator);
+function drawDownload(job, word, signal) {
+  const [, stem, ending] = job.table.name.match(/^(.*?)(\.\w+)?$/s);
+  const name = `${stem}-${word}${ending ?? ".csv"}`;
+  const text = formatTable({ ...job.table, names: job.names, rows: job.allRows() });
   const href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
   signal.addEventListener("abort", () => URL.revokeObjectURL(href));
-  const file = addWord(name, word);
-  return el("a", { class: kind, href, download: file }, `Download ${file}`);
+  return el("a", { class: "button", href, download: name }, `Download ${name}`);
 }
 
-function drawAnswers({ names, rows }, { problems, keep }) {
-  return [
-    problems.length > 0 && el("p", { class: "problem" }, tellProblems(problems)),
-    drawRows(names, rows, new Set(keep.names)),
-  ].filter(Boolean);
+function drawRows(label, names, rows) {
+  const shorten = (cell) => {
+    const text = String(cell);
+    return text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
+  };
+  const head = names.map((name) => el("th", { scope: "col" }, shorten(name)));
+  const drawRow = (row) => el("tr", {}, row.map((cell) => el("td", {}, shorten(cell))));
+  const body = el("tbody", {}, rows.slice(0, SHOWN_ROWS).map(drawRow));
+  const table = el("table", {}, el("thead", {}, el("tr", {}, head)), body);
+  const place = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };
+  const more = rows.length - SHOWN_ROWS;
+  const note = more > 0 && el("p", { class: "note" }, `… and ${count(more, "more row")}`);
+  return el("div", {}, el("div", place, table), note);
 }
 
-function addWord(name, word) {
-  const [, stem, ending] = name.match(/^(.*?)(\.\w+)?$/s);
-  return `${stem}-${word}${ending ?? ".csv"}`;
+// --- the job ---------------------------------------------------------------------------
+
+// The rows of a table, sent in batches. Answers are kept, whatever stops the rest.
+class FileJob {
+  problems = []; // rows without an answer: their number and the reason
+  numDone = 0;
+  #answers = [];
+  #batches = [[]];
+
+  constructor(runName, tasks, table, places) {
+    Object.assign(this, { runName, tasks, table, numRows: table.rows.length });
+    this.columns = nameColumns(tasks, table.names);
+    this.names = [...table.names, ...tasks.flatMap((task) => this.columns.get(task))];
+    let size = 0;
+    table.rows.forEach((row, number) => {
+      const texts = places.map((place) => row[place]);
+      if (!texts.every((text) => text.trim())) {
+        this.#skip(number, "it has no text.");
+        return;
+      }
+      const length = texts.join("").length;
+      size += length;
+      if (this.#batches.at(-1).length === BATCH_ROWS || size > BATCH_CHARACTERS) {
+        this.#batches.push([]);
+        size = length;
+      }
+      this.#batches.at(-1).push({ number, input: texts.length === 2 ? texts : texts[0] });
+    });
+    this.#batches = this.#batches.filter((batch) => batch.length);
+  }
+
+  #skip(number, reason) {
+    this.problems.push({ number, reason });
+    this.numDone += 1;
+  }
+
+  // Return the rows of the table with their answers.
+  allRows() {
+    const write = (found, task) =>
+      found ? writeCells(task, found[task.name]) : this.columns.get(task).map(() => "");
+    return this.table.rows.map((row, i) => [
+      ...row,
+      ...this.tasks.flatMap((task) => write(this.#answers[i], task)),
+    ]);
+  }
+
+  // Answer all rows that are left; `show` is called after each batch.
+  async run(show, stop) {
+    let failure = null;
+    const send = async () => {
+      while (this.#batches.length && !failure) {
+        const batch = this.#batches.shift();
+        try {
+          await this.#answer(batch, stop.signal);
+        } catch (error) {
+          this.#batches.unshift(batch);
+          failure ??= error;
+          stop.abort();
+        }
+        show();
+      }
+    };
+    await Promise.all(Array.from({ length: NUM_SENDERS }, send));
+    if (failure) throw failure;
+  }
+
+  async #answer(batch, signal) {
+    const body = {
+      run: this.runName,
+      tasks: this.tasks.map((task) => task.name),
+      inputs: batch.map(({ input }) => input),
+      probabilities: false,
+    };
+    try {
+      const { answers } = await retry(() => request("/v1/predict", body, signal), signal);
+      batch.forEach(({ number }, i) => (this.#answers[number] = answers[i]));
+      this.numDone += batch.length;
+    } catch (error) {
+      if (![413, 422, 500, 504].includes(error.status)) throw error;
+      if (batch.length === 1) {
+        this.#skip(batch[0].number, error.message);
+        return;
+      }
+      const half = Math.ceil(batch.length / 2); // one row is the cause: the others are answered
+      this.#batches.unshift(batch.slice(0, half), batch.slice(half));
+    }
+  }
 }
 
-function tellProblems(problems) {
-  const [first] = problems;
-  return `${count(problems.length, "row")} left empty. Row ${first.row + 1}: ${first.reason}.`;
+// Repeat a request that the server puts off, as long as it says.
+async function retry(send, signal) {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await send();
+    } catch (error) {
+      if (error.status !== 429 || tries === MOST_TRIES) throw error;
+      await pause(1000 * (error.retryAfter || 1), signal);
+    }
+  }
 }
 
-function drawRows(names, rows, marked = new Set()) {
-  const most = marked.size ? NUM_ANSWERED : NUM_SHOWN;
-  const left = rows.length - most;
-  const shown = rows.slice(0, most).map((row) => row.map((cell) => shorten(String(cell))));
-  const kinds = names.map((name, i) => {
-    if (marked.has(name)) return "new";
-    return shown.some((row) => row[i].length > NUM_SHORT) ? "long" : null;
-  });
-  const options = { column: (i) => kinds[i], kind: "cells" };
-  const label = marked.size ? "First answered rows" : "First rows";
-  return el(
-    "div",
-    {},
-    drawTable(label, names.map(shorten), shown, options),
-    left > 0 && el("p", { class: "note" }, `… and ${count(left, "more row")}`),
+// Return the new columns of each task, named as `plait predict` does, without clashes.
+function nameColumns(tasks, names) {
+  const taken = new Set(names);
+  return new Map(
+    tasks.map((task) => {
+      const endings = task.range ? [""] : ["", "_label", "_confidence"];
+      if (task.label_separator) endings.push("_label_probabilities");
+      const make = (stem) => endings.map((ending) => stem + ending);
+      const stems = [task.name, `predicted_${task.name}`, `plait_${task.name}`];
+      const isFree = (stem) => make(stem).every((column) => !taken.has(column));
+      const columns = make(stems.find(isFree) ?? stems[2]);
+      columns.forEach((column) => taken.add(column));
+      return [task, columns];
+    }),
   );
 }
 
-function shorten(text) {
-  return text.length > 120 ? `${text.slice(0, 119)}…` : text;
-}
-
-function describe(task) {
-  return task.num_texts === 2 ? "reads two texts" : "reads one text";
+function writeCells(task, answer) {
+  // More than six digits depend on the other texts of the batch.
+  const round = (number) => (number === null ? "" : Number(number.toFixed(6)));
+  if (task.range) return [round(answer.value)];
+  if (!task.label_separator) return [answer.value, answer.label, round(answer.confidence)];
+  const join = (several) => several.join(task.label_separator);
+  const shares = join(answer.label_probabilities.map(round));
+  return [join(answer.value), join(answer.labels), round(answer.confidence), shares];
 }

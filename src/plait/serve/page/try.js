@@ -1,347 +1,282 @@
-// Texts typed by hand, answered by every task that fits; by two runs, side by side, if wanted.
+// Answer texts typed by hand, with one run or with two side by side.
 
-import { drawAnswer, explain, isSame, say } from "./answer.js";
-import { listServed, pause, post } from "./api.js";
-import { announce, choice, complain, el, field } from "./dom.js";
-import { nextSample } from "./samples.js";
-import { drawWhy } from "./why.js";
+import { announce, decimals, el, fillSelect, pause, percent, request, showError } from "./page.js";
 
-const PATIENCE = 400; // milliseconds after the last key before texts are sent
+const TYPING_MS = 400; // after the last key, before texts are sent
+const MOST_BARS = 10;
+const MOST_WORDS = 8;
+const FAINT = 0.2; // part of the strongest effect below which a word is not marked
 
-// By how many texts a task reads: what the choice is called, and how one is led to it.
-const COUNTS = {
-  1: { name: "One text", lead: "It reads one text: choose “One text” above." },
-  2: { name: "Two texts", lead: "It reads two texts: choose “Two texts” above." },
+const SAMPLES = {
+  1: [
+    ["A quiet little film that stayed with me for weeks."],
+    ["The soup was cold, the waiter was rude, and we were charged for both."],
+    ["It does what it says, no more and no less."],
+  ],
+  2: [
+    ["How do I stop my cat from scratching the sofa?", "What keeps a cat off the furniture?"],
+    ["A boy is flying a kite on the beach.", "A child plays with a kite by the sea."],
+    ["Which train goes from Lyon to Turin?", "Which train goes from Turin to Lyon?"],
+  ],
 };
 
-export async function showTry(place, { params, signal }) {
-  const { runs } = await listServed();
-  const chosen = runs.find((run) => run.name === params.get("run")) ?? runs[0];
-  const other = runs.find((run) => run.name === params.get("beside"));
-  const form = new Form(runs, chosen, other, params.getAll("text").slice(0, 2), signal);
-  const missing = ["run", "beside"]
-    .map((name) => params.get(name))
-    .find((name) => name && !runs.some((run) => run.name === name));
-  place.append(
-    el("h1", {}, "Try a sentence"),
-    el("p", { class: "lead" }, "Type something, or take a sample. The model answers at once."),
-    missing
-      ? el(
-          "p",
-          { class: "problem", role: "status" },
-          `There is no run ${missing} here; this is ${chosen.name}.`,
-        )
-      : "",
-    form.node,
-    form.answers,
-  );
-  if (form.isFilled) await form.ask();
-  else form.explain();
-}
+export function startTry(runs) {
+  const get = (id) => document.getElementById(id);
+  const [form, answers] = [get("try-form"), get("answers")];
+  const [runBox, otherBox, countBox] = ["run", "other", "count"].map(get);
+  const boxes = ["first", "second"].map(get);
+  let controller = new AbortController();
 
-class Form {
-  constructor(runs, run, other, texts, signal) {
-    Object.assign(this, { runs, run, other, signal });
-    this.controller = new AbortController();
-    this.boxes = [makeBox("Text", texts[0]), makeBox("Second text", texts[1])];
-    this.wanted = texts.length || this.counts()[0];
-    this.answers = el("section", { class: "answers", "aria-label": "Answers" });
-    this.node = el("form", { class: "trying" });
-    this.node.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.ask();
-    });
-    this.node.addEventListener("input", (event) => {
-      if (event.target.matches("textarea")) this.askSoon();
-    });
-    this.node.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-        event.preventDefault();
-        this.ask();
-      }
-    });
-    signal.addEventListener("abort", () => this.controller.abort());
-    this.draw();
-  }
+  const chosen = () =>
+    [runBox, otherBox].map((box) => runs.find((run) => run.name === box.value)).filter(Boolean);
+  const texts = () => boxes.slice(0, Number(countBox.value)).map((box) => box.value);
 
-  // How many texts there may be: those that some task of the runs takes.
-  counts() {
-    const tasks = [...this.run.tasks, ...(this.other?.tasks ?? [])];
-    return [1, 2].filter((count) => tasks.some((task) => task.num_texts === count));
-  }
-
-  get texts() {
-    return this.boxes.slice(0, this.wanted).map((box) => box.value);
-  }
-
-  get isFilled() {
-    return this.texts.every((text) => text.trim());
-  }
-
-  draw() {
-    const counts = this.counts();
-    if (!counts.includes(this.wanted)) [this.wanted] = counts;
-    const isPair = this.wanted === 2;
-    const names = this.runs.map((run) => run.name);
-    this.node.replaceChildren(
-      el(
-        "div",
-        { class: "choices" },
-        names.length > 1 &&
-          field(
-            "Run",
-            choice(names, this.run.name, { change: (e) => this.take({ run: e.target.value }) }),
-          ),
-        names.length > 1 &&
-          field(
-            "Compare with",
-            choice(
-              [["", "nothing"], ...names.filter((name) => name !== this.run.name)],
-              this.other?.name ?? "",
-              { change: (e) => this.take({ other: e.target.value }) },
-            ),
-          ),
-        counts.length > 1 && this.drawCounts(),
-      ),
-      el(
-        "div",
-        { class: isPair ? "boxes pair" : "boxes" },
-        field(isPair ? "First text" : "Text", this.boxes[0]),
-        isPair && field("Second text", this.boxes[1]),
-      ),
-      el(
-        "div",
-        { class: "row" },
-        el("button", { class: "main" }, "Answer"),
-        el("button", { type: "button", click: () => this.takeSample() }, "Sample"),
-        el("button", { type: "button", click: (event) => copyLink(event.target) }, "Copy link"),
-        el("span", { class: "note hint" }, "Ctrl + Enter answers"),
-      ),
+  // Fit the form to what was chosen: other runs to compare with, as many boxes as texts.
+  function fit() {
+    const names = runs.map((run) => run.name).filter((name) => name !== runBox.value);
+    fillSelect(otherBox, [["", "nothing"], ...names], otherBox.value);
+    const counts = [1, 2].filter((number) =>
+      chosen().some((run) => run.tasks.some((task) => task.num_texts === number)),
     );
+    for (const option of countBox.options) option.disabled = !counts.includes(Number(option.value));
+    if (!counts.includes(Number(countBox.value))) countBox.value = counts[0];
+    const isPair = countBox.value === "2";
+    boxes[1].parentElement.hidden = !isPair;
+    form.querySelector(".boxes").classList.toggle("pair", isPair);
+    for (const place of form.querySelectorAll(".several")) place.hidden = runs.length < 2;
   }
 
-  drawCounts() {
-    const describe = (count) => {
-      const names = new Set(
-        [...this.run.tasks, ...(this.other?.tasks ?? [])]
-          .filter((task) => task.num_texts === count)
-          .map((task) => task.name),
-      );
-      return [...names].join(", ");
-    };
-    return el(
-      "fieldset",
-      { class: "segments" },
-      el("legend", {}, "Input"),
-      [1, 2].map((count) =>
-        el(
-          "label",
-          { title: describe(count) },
-          el("input", {
-            type: "radio",
-            name: "count",
-            checked: count === this.wanted,
-            change: () => {
-              this.wanted = count;
-              this.refresh(`[name=count]:checked`);
-            },
-          }),
-          el("span", {}, COUNTS[count].name),
-        ),
-      ),
-    );
-  }
-
-  take({ run, other }) {
-    const find = (name) => this.runs.find((one) => one.name === name);
-    if (run !== undefined) this.run = find(run);
-    if (other !== undefined) this.other = find(other);
-    if (this.other === this.run) this.other = undefined;
-    this.refresh(run !== undefined ? "select" : ".field:nth-child(2) select");
-  }
-
-  // Draw anew, with the focus where it was, and answer what is there already.
-  refresh(focused) {
-    this.draw();
-    this.node.querySelector(focused)?.focus();
-    this.answers.replaceChildren();
-    if (this.isFilled) this.ask();
-    else this.rest();
-  }
-
-  // Before anything is asked: what would be answered, and what could be.
-  explain() {
-    const isHere = (task) => task.num_texts === this.wanted;
-    const { tasks } = this.run;
-    this.answers.replaceChildren(
-      ...[...tasks.filter(isHere), ...tasks.filter((task) => !isHere(task))].map((task) =>
-        el(
-          "article",
-          { class: "answer" },
-          el("h2", {}, task.name),
-          el("p", { class: "note" }, isHere(task) ? explain(task) : COUNTS[task.num_texts].lead),
-        ),
-      ),
-    );
-  }
-
-  takeSample() {
-    nextSample(this.texts).forEach((text, i) => {
-      this.boxes[i].value = text;
-    });
-    this.ask();
-  }
-
-  // The address has all that is needed to come back here.
-  remember() {
-    const params = new URLSearchParams();
-    if (this.runs.length > 1) params.set("run", this.run.name);
-    if (this.other) params.set("beside", this.other.name);
-    for (const text of this.texts) params.append("text", text);
+  // Keep the input in the address, so that a link leads to the same answers.
+  function remember() {
+    const params = new URLSearchParams({ run: runBox.value });
+    if (otherBox.value) params.set("beside", otherBox.value);
+    for (const text of texts()) params.append("text", text);
     history.replaceState(null, "", `#/try?${params}`);
   }
 
-  async askSoon() {
-    const signal = this.restart();
-    try {
-      await pause(PATIENCE, signal);
-    } catch {
-      return; // another key was pressed
-    }
-    if (this.isFilled) await this.ask();
-    else this.rest();
-  }
-
-  // There is nothing to ask: neither an answer that is on its way nor an old one is shown.
-  rest() {
-    this.restart();
-    this.answers.removeAttribute("aria-busy");
-    this.remember();
-    this.explain();
-  }
-
-  restart() {
-    this.controller.abort();
-    this.controller = new AbortController();
-    if (this.signal.aborted) this.controller.abort();
-    return this.controller.signal;
-  }
-
-  async ask() {
-    const signal = this.restart();
-    this.remember();
-    const empty = this.boxes.slice(0, this.wanted).find((box) => !box.value.trim());
-    if (empty) {
-      empty.focus();
-      this.answers.removeAttribute("aria-busy");
-      this.answers.replaceChildren(
-        el("p", { class: "note" }, "Write something first, or take a sample."),
-      );
+  async function ask(wait = 0) {
+    controller.abort();
+    controller = new AbortController();
+    const { signal } = controller;
+    remember();
+    showError(null);
+    const given = texts();
+    if (!given.every((text) => text.trim())) {
+      answers.replaceChildren(...describeTasks(chosen()[0], given.length));
       return;
     }
-    const { texts } = this;
-    this.answers.setAttribute("aria-busy", "true");
+    answers.setAttribute("aria-busy", "true");
     try {
-      const asked = [this.run, this.other].filter(Boolean);
-      const found = await Promise.all(asked.map((run) => askRun(run, texts, signal)));
-      this.answers.replaceChildren(...drawAnswers(found, texts, this.signal));
+      await pause(wait, signal);
+      const found = await Promise.all(chosen().map((run) => askRun(run, given, signal)));
+      answers.replaceChildren(...drawTasks(found, given));
       announce(summarise(found));
     } catch (error) {
-      if (error.name === "AbortError") return;
-      this.answers.replaceChildren(complain(error));
+      if (error.name !== "AbortError") answers.replaceChildren();
+      showError(error);
     } finally {
-      if (!signal.aborted) this.answers.removeAttribute("aria-busy");
+      if (!signal.aborted) answers.removeAttribute("aria-busy");
     }
   }
-}
 
-function makeBox(label, text = "") {
-  const box = el("textarea", {
-    rows: 3,
-    placeholder: "Any sentence",
-    autocomplete: "off",
-    dir: "auto",
+  function takeSample() {
+    const samples = SAMPLES[countBox.value];
+    const place = samples.findIndex((sample) => sample[0] === boxes[0].value);
+    samples[(place + 1) % samples.length].forEach((text, i) => (boxes[i].value = text));
+    ask();
+  }
+
+  async function copyLink({ target }) {
+    const writing = navigator.clipboard?.writeText(location.href) ?? Promise.reject();
+    const failed = "Copy it from the address bar"; // only https and localhost may copy
+    target.textContent = await writing.then(() => "Copied", () => failed);
+    announce(target.textContent);
+    setTimeout(() => (target.textContent = "Copy link"), 2000);
+  }
+
+  fillSelect(runBox, runs.map((run) => run.name));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    ask();
   });
-  box.value = text;
-  return box;
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) ask();
+  });
+  form.addEventListener("input", ({ target }) => {
+    if (target.matches("select")) fit();
+    ask(target.matches("textarea") ? TYPING_MS : 0);
+  });
+  get("sample").addEventListener("click", takeSample);
+  get("copy").addEventListener("click", copyLink);
+
+  function open(params) {
+    const linked = params.getAll("text").slice(0, 2);
+    if (params.has("run")) runBox.value = params.get("run");
+    if (!runBox.value) runBox.value = runs[0].name;
+    fit();
+    if (params.has("beside")) otherBox.value = params.get("beside");
+    if (linked.length) countBox.value = linked.length;
+    linked.forEach((text, i) => (boxes[i].value = text));
+    fit();
+    ask();
+    if (params.has("run") && runBox.value !== params.get("run"))
+      showError(new Error(`There is no run ${params.get("run")}; this is ${runBox.value}.`));
+  }
+
+  return { open };
 }
 
-// A run's answers: its tasks that take as many texts, each with what it said.
+// --- answers ---------------------------------------------------------------------------
+
+// Return a run's answers by task, for the tasks that take as many texts.
 async function askRun(run, texts, signal) {
   const tasks = run.tasks.filter((task) => task.num_texts === texts.length);
-  if (!tasks.length) return { run, answered: new Map() };
-  const input = texts.length === 2 ? [texts] : [texts[0]];
-  const { answers } = await post("/v1/predict", { run: run.name, inputs: input }, signal);
-  return {
-    run,
-    answered: new Map(tasks.map((task) => [task.name, { task, answer: answers[0][task.name] }])),
-  };
+  if (!tasks.length) return { run, answered: {} };
+  const inputs = [texts.length === 2 ? texts : texts[0]];
+  const { answers } = await request("/v1/predict", { run: run.name, inputs }, signal);
+  const entries = tasks.map((task) => [task.name, { run, task, answer: answers[0][task.name] }]);
+  return { run, answered: Object.fromEntries(entries) };
 }
 
-function drawAnswers(found, texts, signal) {
-  const names = [...new Set(found.flatMap(({ answered }) => [...answered.keys()]))];
-  return names.map((name) => drawTask(name, found, (run, task) => drawWhy(run, task, texts, signal)));
+function describeTasks(run, numTexts) {
+  return run.tasks.map((task) => {
+    const range = task.range && `a score from ${task.range.join(" to ")}`;
+    const answer = range ?? `${task.label_separator ? "any" : "one"} of: ${task.labels.join(", ")}`;
+    const input = task.num_texts === 2 ? "two texts" : "one text";
+    const note = task.num_texts === numTexts ? `Answers with ${answer}.` : `Reads ${input}.`;
+    const text = el("p", { class: "note" }, `${task.about} ${note}`);
+    return el("article", { class: "answer" }, el("h2", {}, task.name), text);
+  });
 }
 
-function drawTask(name, found, why) {
-  const known = found.map(({ run, answered }) => ({ run, ...answered.get(name) }));
-  const { task } = known.find((one) => one.task);
-  const both = known.filter((one) => one.task);
-  let verdict = null;
-  if (both.length === 2 && both[0].task.kind === both[1].task.kind) {
-    const agree = isSame(task, both[0].answer, both[1].answer);
-    verdict = el(
-      "span",
-      { class: agree ? "tag" : "tag differs" },
-      agree ? "they agree" : "they differ",
-    );
-  }
-  return el(
-    "article",
-    { class: known.length === 2 ? "answer versus" : "answer" },
-    el("div", { class: "head" }, el("h2", {}, name), verdict),
-    task.about && el("p", { class: "note" }, task.about),
-    known.length === 1
-      ? [drawAnswer(task, known[0].answer), why(known[0].run, task)]
-      : el(
-          "div",
-          { class: "sides" },
-          known.map((side) => drawSide(side, why)),
-        ),
-  );
-}
-
-function drawSide({ run, task, answer }, why) {
-  return el(
-    "div",
-    {},
-    el("h3", {}, run.name),
-    task
-      ? [drawAnswer(task, answer), why(run, task)]
-      : el("p", { class: "note" }, "has no such task"),
-  );
+// What was answered, in a few words.
+function say(task, answer) {
+  if (task.range) return decimals(answer.value);
+  if (answer.labels) return answer.labels.join(", ") || "no label";
+  return answer.label;
 }
 
 function summarise(found) {
-  return found
-    .map(({ run, answered }) => {
-      const said = [...answered.values()].map(
-        ({ task, answer }) => `${task.name}: ${say(task, answer)}`,
-      );
-      return (found.length > 1 ? `${run.name}. ` : "") + said.join("; ");
-    })
-    .join(". ");
+  const sayRun = ({ run, answered }) =>
+    (found.length > 1 ? `${run.name}. ` : "") +
+    Object.values(answered)
+      .map(({ task, answer }) => `${task.name}: ${say(task, answer)}`)
+      .join("; ");
+  return found.map(sayRun).join(". ");
 }
 
-async function copyLink(button) {
-  try {
-    await navigator.clipboard.writeText(location.href);
-    button.textContent = "Copied";
-  } catch {
-    button.textContent = "The address bar has it"; // not allowed outside of https and localhost
+function drawTasks(found, texts) {
+  const names = new Set(found.flatMap(({ answered }) => Object.keys(answered)));
+  return [...names].map((name) => {
+    const sides = found.map(({ run, answered }) => answered[name] ?? { run });
+    const { task } = sides.find((side) => side.task);
+    const isVersus = sides.length > 1;
+    const title = el("h2", {}, name, " ", drawAgreement(sides));
+    const about = task.about && el("p", { class: "note" }, task.about);
+    const drawn = sides.map((side) => drawSide(side, texts, isVersus));
+    const kind = isVersus ? "answer versus" : "answer";
+    return el("article", { class: kind }, title, about, el("div", { class: "sides" }, drawn));
+  });
+}
+
+function drawAgreement(sides) {
+  const [one, other] = sides;
+  if (sides.length < 2 || !one.task || one.task.kind !== other.task?.kind) return null;
+  const [low, high] = one.task.range ?? [0, 0];
+  const agree = one.task.range
+    ? Math.abs(one.answer.value - other.answer.value) < 0.05 * (high - low)
+    : say(one.task, one.answer) === say(other.task, other.answer);
+  return el("span", { class: agree ? "tag" : "tag differs" }, agree ? "they agree" : "they differ");
+}
+
+function drawSide({ run, task, answer }, texts, isNamed) {
+  const title = isNamed && el("h3", {}, run.name);
+  if (!task) return el("div", {}, title, el("p", { class: "note" }, "has no such task"));
+  const scale = task.range && `on a scale of ${task.range.join(" to ")}`;
+  const note = el("span", {}, scale ?? `${percent(answer.confidence)} confidence`);
+  const verdict = el("p", { class: "verdict" }, el("strong", {}, say(task, answer)), " ", note);
+  const chart = task.range ? drawScale(task.range, answer.value) : drawBars(answer);
+  return el("div", {}, title, verdict, chart, drawWords(run, task, texts));
+}
+
+function drawBars(answer) {
+  const holds = new Set(answer.labels ?? [answer.label]);
+  const rows = Object.entries(answer.probabilities);
+  if (rows.length > MOST_BARS) rows.sort(([, one], [, other]) => other - one);
+  const draw = ([label, share]) => {
+    const number = el("span", { class: "number" }, percent(share));
+    const parts = [el("span", { class: "label" }, label), drawBar(share), number];
+    return el("li", { class: holds.has(label) && "chosen" }, parts);
+  };
+  const list = (some) => el("ul", { class: "bars" }, some.map(draw));
+  const rest = rows.slice(MOST_BARS);
+  const more = el("details", {}, el("summary", {}, `${rest.length} more`), list(rest));
+  return [list(rows.slice(0, MOST_BARS)), rest.length > 0 && more];
+}
+
+// A share from 0 to 1; a number beside it says the same.
+function drawBar(share) {
+  const inner = el("span");
+  inner.style.width = `${100 * Math.min(1, Math.max(0, share ?? 0))}%`;
+  return el("span", { class: "bar", "aria-hidden": "true" }, inner);
+}
+
+function drawScale([low, high], value) {
+  const bar = drawBar(((value ?? low) - low) / (high - low));
+  return el("div", { class: "scale", "aria-hidden": "true" }, String(low), bar, String(high));
+}
+
+// --- words -----------------------------------------------------------------------------
+
+// A button that asks for the effect of each word.
+function drawWords(run, task, texts) {
+  const place = el("div", { class: "why" });
+  const button = el("button", { type: "button", class: "small", click: ask }, "Which words?");
+  place.append(button);
+  return place;
+
+  async function ask() {
+    button.disabled = true;
+    showError(null);
+    try {
+      const input = texts.length === 2 ? texts : texts[0];
+      const found = await request("/v1/explain", { run: run.name, task: task.name, input });
+      place.replaceChildren(...drawEffects(found, texts));
+    } catch (error) {
+      button.disabled = false;
+      showError(error);
+    }
   }
-  announce(button.textContent);
-  setTimeout(() => {
-    button.textContent = "Copy link";
-  }, 2000);
+}
+
+function drawEffects(found, texts) {
+  const ranked = [...found.parts].sort((a, b) => Math.abs(b.effect) - Math.abs(a.effect));
+  const strongest = Math.abs(ranked[0].effect);
+  const signed = (effect) => (effect < 0 ? "−" : "+") + Math.abs(effect).toFixed(2);
+  const side = (part) => (part.effect < 0 ? "against" : "for");
+  const write = found.explained === null ? decimals : percent;
+  const what = found.explained === null ? "The score" : `The probability of “${found.explained}”`;
+  const words = ranked.slice(0, MOST_WORDS);
+  announce(`Strongest words: ${words.slice(0, 3).map((part) => part.text).join(", ")}`);
+
+  // Places count whole characters, as the server does, not JavaScript's halves of them.
+  const mark = (text, place) => {
+    const characters = Array.from(text);
+    const pieces = [];
+    let end = 0;
+    for (const part of found.parts.filter((one) => one.place === place)) {
+      pieces.push(characters.slice(end, part.start).join(""));
+      const isStrong = Math.abs(part.effect) > FAINT * strongest;
+      pieces.push(isStrong ? el("mark", { class: side(part) }, part.text) : part.text);
+      end = part.end;
+    }
+    return el("p", { class: "marked", dir: "auto" }, pieces, characters.slice(end).join(""));
+  };
+
+  const values = `${write(found.value)} with all words and ${write(found.bare)} without any`;
+  const note = `${what} is ${values}. Blue words raise it, orange words lower it:`;
+  const list = words.map((part) =>
+    el("li", { class: side(part) }, el("b", {}, signed(part.effect)), ` ${part.text}`),
+  );
+  return [...texts.map(mark), el("p", { class: "note" }, note), el("ul", { class: "words" }, list)];
 }
