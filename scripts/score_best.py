@@ -21,7 +21,7 @@ from plait.config import read_recipe
 from plait.data import Dataset, Tokenizer, find_implied
 from plait.data.loading import load_data
 from plait.inference.build import build_tasks
-from plait.inference.intervals import draw_figures, take_middle
+from plait.inference.intervals import bootstrap_metrics, percentile_interval
 from plait.inference.scoring import score_answers
 from plait.model.sources import find_encoder
 
@@ -92,11 +92,11 @@ def draw_intervals(
                 return {"figure": float(np.corrcoef(given[rows], labels[rows])[0, 1])}
             return {"figure": float((given[rows] == labels[rows]).mean())}
 
-        drawn[name] = draw_figures(measure, len(labels), generator, draws=DRAWS)["figure"]
+        drawn[name] = bootstrap_metrics(measure, len(labels), generator, draws=DRAWS)["figure"]
     parts = dict(drawn)
     drawn["mean"] = sum(parts.values()) / len(parts)
     drawn["overall"] = (parts["sst"] + parts["quora"] + (1 + parts["sts"]) / 2) / 3
-    return {name: take_middle(values).to_json() for name, values in drawn.items()}
+    return {name: percentile_interval(values).to_json() for name, values in drawn.items()}
 
 
 if __name__ == "__main__":

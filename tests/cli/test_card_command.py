@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from plait.inference.card import make_card
+from plait.inference.card import BEGIN, END, make_card
 
 
 def test_it_is_printed(plait, trained):
@@ -19,7 +19,8 @@ def test_it_is_written_again(plait, trained, tmp_path):
     (run / "card.md").unlink()
     done = plait("card", run, "--write")
     assert (done.code, done.out) == (0, f"The card is in {run / 'card.md'}.\n")
-    assert (run / "card.md").read_text(encoding="utf-8") == make_card(run)
+    text = (run / "card.md").read_text(encoding="utf-8")
+    assert text == f"{BEGIN}\n\n{make_card(run)}\n{END}\n"
 
 
 def test_what_was_there_is_kept_beside_it(plait, trained, tmp_path):
@@ -27,9 +28,8 @@ def test_what_was_there_is_kept_beside_it(plait, trained, tmp_path):
     (run / "card.md").write_text("# Ours\n", encoding="utf-8")
     done = plait("card", run, "--write")
     (aside,) = run.glob("card-*.md")
-    assert done.out.endswith(f" What was there before is in {aside}.\n")
+    assert done.out.endswith(f" The previous card is in {aside}.\n")
     assert aside.read_text(encoding="utf-8") == "# Ours\n"
-    assert (run / "card.md").read_text(encoding="utf-8") == make_card(run)
 
 
 def test_what_is_no_run(plait, tmp_path):

@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from csv_rows import read_rows
-from plait.analysis.mistakes.finding import Mistake, Row
-from plait.analysis.mistakes.neighbours import Neighbour
+from plait.analysis.mistakes import Mistake, Neighbour
 from plait.cli.mistakes import _show_mistake, _show_text
 from plait.data.split import Place
 
@@ -77,9 +76,8 @@ def test_shared_words_are_underlined_on_a_terminal():
 def test_a_text_of_several_lines_is_shown_in_one():
     file = io.StringIO()
     place = Place(Path("mail.csv"), 2)
-    near = Row(("Hello,\n\nwhere is it?\nRené",), "late", "7", place)
-    nearest = ((Neighbour(0, 0.9, False), near),)
-    mistake = Mistake(("One\ntwo",), "late", "1", place, "lost", 0.8, 0.8, None, nearest)
+    near = Neighbour(("Hello,\n\nwhere is it?\nRené",), "late", "7", place, 0.9, False)
+    mistake = Mistake(("One\ntwo",), "late", "1", place, "lost", 0.8, 0.8, None, (near,))
     _show_mistake(Console(file=file, width=80, markup=False), mistake)
     assert file.getvalue().splitlines()[2:] == [
         "  One two",

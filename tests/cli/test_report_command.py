@@ -15,13 +15,11 @@ def run(trained, tmp_path):
     return shutil.copytree(trained, tmp_path / "run")
 
 
-def test_a_page_in_the_run(plait, run, tmp_path):
-    pictures = tmp_path / "pictures"
-    done = plait("report", run, "--pictures", pictures)
+def test_a_page_in_the_run(plait, run):
+    done = plait("report", run)
     assert done.code == 0, done.err
     page = run / "report.html"
-    assert done.out == f"The report is in {page}.\nIts pictures are in {pictures}.\n"
-    assert list(pictures.glob("*.png"))
+    assert done.out == f"The report is in {page}.\n"
     first = (run / "report.html").read_bytes()
     assert plait("report", run).code == 0  # its own page may be written over
     assert (run / "report.html").read_bytes() == first
@@ -61,6 +59,5 @@ def test_without_matplotlib(run):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        "plait: pictures are drawn by matplotlib, which is not installed: "
-        "pip install 'plait[report]'\n"
+        "plait: figures need matplotlib, which is not installed: pip install 'plait[report]'\n"
     )

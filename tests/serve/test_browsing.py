@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from plait.analysis.report.markup import MARK
+from plait.analysis.report import MARK
 from plait.inference.ensemble import make_ensemble
 from plait.serve.catalog import Catalog
 from plait.serve.errands import MOST_WAITING, Busy, Errands

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from plait.analysis.report.style import COLOURS
+from plait.analysis.plots import COLOURS
 from plait.serve.site import PAGE
 
 FILES = sorted(path for path in PAGE.iterdir())

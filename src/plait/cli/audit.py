@@ -83,7 +83,6 @@ def audit(
     and --no-english leaves plait's out.
     """
     import json
-    from contextlib import nullcontext
 
     from plait.cli.display import Display
 
@@ -100,7 +99,7 @@ def audit(
         from plait.analysis.audit import FILE
         from plait.analysis.audit import audit as probe
         from plait.data.storage import write_text
-        from plait.inference.cards import card_renewed
+        from plait.inference.card import update_card
 
         card = probe(
             answerer,
@@ -117,8 +116,9 @@ def audit(
         if out is None:
             values = _with_others(path, values)
         text = json.dumps(values, indent=1, allow_nan=False, ensure_ascii=False)
-        with card_renewed(run) if out is None else nullcontext():
-            write_text(path, text + "\n")
+        write_text(path, text + "\n")
+        if out is None:
+            update_card(run)
     if as_json:
         typer.echo(text)
         return

@@ -40,7 +40,7 @@ def average(
         from plait.cli.display import Display
         from plait.cli.evaluate import load_watched, show_scores
         from plait.data.storage import write_text
-        from plait.inference.card import make_card
+        from plait.inference.card import write_card
 
         with Display() as display:
             predictor = load_watched(out, device, display)
@@ -51,7 +51,7 @@ def average(
             "dev": scores.to_json(),
         }
         write_text(folder.scores, json.dumps(result, indent=1))
-        write_text(folder.card, make_card(folder.path))
+        write_card(folder.path)
         show_scores(scores, "dev")
         typer.echo()
     again = shlex.join(["plait", "evaluate", str(out)])

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from plait.analysis.mistakes import Comparison, Mistake, Mistakes, Row, SliceScore
+    from plait.analysis.comparison import Comparison
+    from plait.analysis.mistakes import LabelledRow, Mistake, Mistakes
+    from plait.analysis.slices import SliceScore
     from plait.cli.display import Display
     from plait.data import Dataset
     from plait.inference.predictor import Answerer, SingleModel
@@ -55,12 +57,6 @@ def mistakes(
         bool,
         typer.Option("--nearest/--no-nearest", help="Show the training rows nearest to mistakes."),
     ] = True,
-    train_rows: Annotated[
-        int,
-        typer.Option(
-            "--train-rows", metavar="N", min=0, help="Training rows to look through; 0 for all."
-        ),
-    ] = 20_000,
     csv: Annotated[
         Path | None,
         typer.Option(
@@ -88,14 +84,14 @@ def mistakes(
         if other is not None:
             _check_same(answerer, other, task)
         datasets = answerer.load_split(split, data=data, tasks=task, progress=display.reading)
-        from plait.analysis.mistakes import Other, find_mistakes
+        from plait.analysis.mistakes import find_mistakes
 
         found = {}
         for name, dataset in datasets.items():
             theirs = None
             if other is not None:
                 view = other.read(answerer.config, split, data=data, tasks=[name])
-                theirs = Other(other, view[name])
+                theirs = other.answer(name, view[name])
             is_train = split == "train"
             found[name] = find_mistakes(
                 answerer,
@@ -104,8 +100,7 @@ def mistakes(
                 top=top if top is not None else 5 if len(datasets) == 1 else 2,
                 train=dataset if is_train else _load_train(answerer, name, data, display),
                 embedder=_first_member(answerer) if nearest else None,
-                most=train_rows,
-                other=theirs,
+                against=theirs,
                 progress=display.work,
             )
         if csv is not None:
@@ -212,17 +207,17 @@ def _show(
 
 
 def _show_mistake(console: Console, mistake: Mistake) -> None:
-    from plait.analysis.mistakes import share_words
+    from plait.analysis.slices import share_words
     from plait.cli.display import shorten
 
     console.print(f"\n{_judge(mistake)}  [{mistake.id}, {_where(mistake)}]")
     shared = share_words(mistake.texts) if len(mistake.texts) == 2 else frozenset()
     for text in mistake.texts:
         _show_text(console, text, shared)
-    for near, row in mistake.nearest[:1]:
+    for near in mistake.nearest[:1]:
         likeness = "a copy" if near.is_copy else f"nearest ({near.similarity:.2f})"
-        console.print(f"  {likeness} in training: {row.truth}  [{_where(row)}]", style="dim")
-        shown = " | ".join(" ".join(text.split()) for text in row.texts)
+        console.print(f"  {likeness} in training: {near.truth}  [{_where(near)}]", style="dim")
+        shown = " | ".join(" ".join(text.split()) for text in near.texts)
         console.print(shorten(f"    {shown}", console.width), style="dim")
 
 
@@ -233,7 +228,7 @@ def _judge(mistake: Mistake) -> str:
     return f"{mistake.answer} ({mistake.confidence:.0%} sure) for {mistake.truth}"
 
 
-def _where(row: Row) -> str:
+def _where(row: LabelledRow) -> str:
     return f"{row.place.path.name} {row.place.unit} {row.place.number}"
 
 
@@ -243,8 +238,7 @@ def _show_text(console: Console, text: str, shared: frozenset[str]) -> None:
 
     from rich.text import Text
 
-    from plait.analysis.mistakes import split_words
-    from plait.analysis.mistakes.words import WORD
+    from plait.analysis.slices import WORD, split_words
     from plait.errors import show_controls
 
     lines = textwrap.wrap(
@@ -312,7 +306,7 @@ def _show_comparison(
     rows = [["figure", "this run", "other", "difference", "95% interval"]]
     for name, metric in comparison.metrics.items():
         ends = f"{_signed(metric.interval.low)} to {_signed(metric.interval.high)}"
-        difference = _signed(metric.run - metric.against)
+        difference = _signed(metric.value)
         rows.append([name, figure(metric.run), figure(metric.against), difference, ends])
     print_table(console, rows)
     verbs = ("nearer", "farther") if comparison.p is None else ("fixed", "broken")

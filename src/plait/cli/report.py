@@ -1,4 +1,4 @@
-"""`plait report`: see what runs learned, on one page."""
+"""`plait report`: write an HTML report about runs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,6 @@ def report(
         ),
     ] = None,
     data: DataOption = None,
-    pictures: Annotated[
-        Path | None,
-        typer.Option("--pictures", metavar="DIR", help="Write every picture as SVG and PNG, too."),
-    ] = None,
     alone: Annotated[
         Path | None,
         typer.Option(
@@ -36,11 +32,11 @@ def report(
     ] = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Show what runs learned on one page, side by side.
+    """Write an HTML report about one run or several.
 
-    Learning curves, who was taken for whom, how sure the answers are, where tasks disagree, what
-    sharing gained, how it was made. The page is one file that needs no network. Dev is answered
-    anew, or the answers are taken from the run's folder. Several runs are compared with the first.
+    The report is one file that works offline: scores and baselines, learning curves, confusion
+    matrices, calibration, gradient conflicts, joint and single-task training, settings. Several
+    runs are compared with the first.
     """
     from plait.cli.display import Display
 
@@ -49,21 +45,17 @@ def report(
         require_writable(target.parent, "the report")
     with Display() as display:
         display.begin("loading")
-        from plait.analysis.report.page import write_report
+        from plait.analysis.report import write_report
 
         write_report(
             runs,
             target,
             data=data,
-            pictures=pictures,
             alone=alone,
             device=device,
             note=display.note,
-            begin=display.begin,
             reading=display.reading,
             answering=display.scoring,
-            comparing=lambda task, *how_far: display.work(f"comparing {task}", *how_far),
+            progress=display.work,
         )
     typer.echo(f"The report is in {target}.")
-    if pictures is not None:
-        typer.echo(f"Its pictures are in {pictures}.")

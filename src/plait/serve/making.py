@@ -29,7 +29,7 @@ MOST = 30
 
 def make_report(folder: Path, data: str | None, device: str, tell: Tell) -> bytes:
     """Make the page that `plait report` makes."""
-    from plait.analysis.report.page import write_report
+    from plait.analysis.report import write_report
 
     with tempfile.TemporaryDirectory(prefix="plait-") as place:
         out = Path(place) / "report.html"
@@ -38,7 +38,6 @@ def make_report(folder: Path, data: str | None, device: str, tell: Tell) -> byte
             out,
             data=data,
             device=device,
-            begin=tell,
             reading=_counted("reading", tell),
             answering=_counted("answering", tell),
         )

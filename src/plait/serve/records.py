@@ -11,13 +11,12 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plait.analysis.report.history import read_history
-from plait.analysis.report.markup import is_report
+from plait.analysis.runs import read_history
 from plait.config import read_resolved
 from plait.errors import PlaitError
 
 if TYPE_CHECKING:
-    from plait.analysis.report.history import Points
+    from plait.analysis.runs import Points
     from plait.config import RunConfig
 
 MOST_POINTS = 300
@@ -63,6 +62,8 @@ def read_curves(folder: Path) -> dict[str, Any]:
 
 def find_report(folder: Path) -> Path | None:
     """Return a report that `plait report` wrote into the folder since the model was."""
+    from plait.analysis.report import is_report
+
     path, weights = folder / REPORT, folder / "model.safetensors"
     if path.is_symlink() or not is_report(path):
         return None

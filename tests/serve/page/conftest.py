@@ -13,7 +13,7 @@ import pytest
 import tomli_w
 from page_server import HTML, open_server
 
-from plait.analysis.report.markup import MARK
+from plait.analysis.report import MARK
 from plait.config import read_recipe
 from plait.inference.ensemble import make_ensemble
 from plait.serve.models import Models

@@ -520,7 +520,7 @@ def test_a_report_is_made_and_opened(tabs, address):
     page = tabs.open(f"{address}/#/runs/tiny")
     page.get_by_role("link", name="Report").click()
     frame = page.frame_locator("iframe")
-    frame.get_by_role("heading", name="What tiny learned").wait_for(timeout=60_000)
+    frame.get_by_role("heading", name="Training report: tiny").wait_for(timeout=60_000)
     style = "node => getComputedStyle(node).fontFamily"
     assert "system-ui" in frame.locator("body").evaluate(style)  # its own style is let in
     frame.get_by_role("link", name="How it was made").click()
@@ -573,7 +573,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(tabs, serve):
         card(page, "mood").locator(".verdict").wait_for()  # without being asked again
         assert page.evaluate("localStorage.length") == 0
         page.goto(f"{address}/report?run=tiny")
-        heading = page.frame_locator("iframe").get_by_role("heading", name="What tiny learned")
+        heading = page.frame_locator("iframe").get_by_role("heading", name="Training report: tiny")
         heading.wait_for(timeout=60_000)
         page.goto(f"{address}/#/runs")
         page.get_by_role("button", name="Forget the key").click()
