@@ -13,8 +13,8 @@ import pytest
 
 from csv_rows import read_rows
 from plait.analysis.audit import audit
-from plait.analysis.mistakes import compare
-from plait.analysis.report.page import write_report
+from plait.analysis.comparison import compare_answers
+from plait.analysis.report import write_report
 from plait.cli import main
 from plait.config import read_recipe
 from plait.errors import UsageError
@@ -147,7 +147,7 @@ def test_the_card_says_so(run):
     card = make_card(run)
     assert "| moods | labels | `text` | any number of glad, tired, calm |" in card
     assert "| moods | micro_f1 |" in card
-    assert "- moods: weakest on" in card
+    assert "- moods: lowest recall on" in card
 
 
 def test_an_estimator_learns_one_class_only():
@@ -177,7 +177,7 @@ def test_verdicts_by_hand():
 
 def test_two_runs_by_hand():
     better = np.where(TRUE > 0, 0.8, 0.2)
-    found = compare(MOODS, TRUE, better, GIVEN, np.random.default_rng(0), draws=50)
+    found = compare_answers(MOODS, TRUE, better, GIVEN, draws=50)
     assert (found.fixed.tolist(), found.broken.tolist()) == ([1, 2], [])
     assert found.metrics["subset_accuracy"].run == 1
 
@@ -217,14 +217,14 @@ def test_a_report(run, tmp_path):
     pytest.importorskip("matplotlib")
     other = shutil.copytree(run, tmp_path / "other")
     page = write_report([run, other], tmp_path / "report.html").read_text(encoding="utf-8")
-    article = page.split('id="task-moods"')[1].split("</article>")[0]
-    assert "How well each label is found" in article
-    assert "Labels of moods" in article
-    assert "Surest mistakes" in article
-    assert "Who was taken for whom" not in article
-    sureness = page.split('id="sureness"')[1].split("</section>")[0]
-    assert "mood" in sureness
-    assert "moods" not in sureness  # each label has a probability of its own
+    section = page.split('id="task-moods"')[1].split("</section>")[0]
+    assert "Precision, recall and F1" in section
+    assert "Metrics of moods by label" in section
+    assert "Most confident errors" in section
+    assert "Confusion matrix" not in section
+    calibration = page.split('id="calibration"')[1].split("</section>")[0]
+    assert "mood" in calibration
+    assert "moods" not in calibration  # each label has its own probability
 
 
 def test_calibration_leaves_them_alone(run, tiny_recipe, tmp_path):

@@ -13,7 +13,7 @@ from plait.config import RunConfig
 from plait.config.checking import validate
 from plait.data import Dataset, find_held_out
 from plait.data.split import Split
-from plait.errors import DataError, RecipeError
+from plait.errors import DataError, RecipeError, counted
 from plait.inference.card import make_card
 from plait.training.holding import find_missing
 
@@ -369,11 +369,13 @@ def test_a_run_tells(tiny_recipe, tmp_path):
     assert any(f"{rows_out} left out, which dev or test has" in note for note in notes)
     assert not any("mood: train and dev share" in note for note in notes)
     card = make_card(folder)
-    assert f"Of mood, {rows_out} training rows that dev or test has are left out." in card
+    assert (
+        f"mood: {counted(rows_out, 'training row')} left out, as dev or test has the same." in card
+    )
     for name, told in facts.items():
         if texts_out := told.get("held_out_texts"):
             assert any(note.startswith(f"{name}: {texts_out} text") for note in notes)
-            assert f"Of {name}, {texts_out} texts that dev or test has" in card
+            assert f"{name}: {counted(texts_out, 'pre-training text')} left out" in card
     assert any("held_out_texts" in told for told in facts.values())
 
 

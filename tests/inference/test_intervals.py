@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from plait.inference.intervals import (
     Interval,
-    draw_figures,
-    draw_means,
-    draw_share,
+    bootstrap_means,
+    bootstrap_metrics,
     mcnemar,
-    subtract_shares,
-    take_middle,
+    newcombe,
+    percentile_interval,
+    share_interval,
     wilson,
     wilson_bound,
 )
@@ -64,14 +64,14 @@ def test_a_bound_by_hand():
     ],
 )
 def test_differences_of_shares_are_newcombes(counts, low, high):
-    found = subtract_shares(*counts)
+    found = newcombe(*counts)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_a_small_share_of_all_rows_says_little():
     # 20 of 20 against 900 of 1,000: one slice in eight (0.9^20) of such rows is all right.
-    assert not subtract_shares(20, 20, 900, 1000).excludes(0)
-    assert subtract_shares(200, 200, 900, 1000).excludes(0)
+    assert not newcombe(20, 20, 900, 1000).excludes(0)
+    assert newcombe(200, 200, 900, 1000).excludes(0)
 
 
 # --- McNemar -----------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_mcnemar_is_a_probability(fixed, broken):
 def test_the_interval_of_a_mean_is_scipys():
     stats = pytest.importorskip("scipy.stats")
     values = rng(1).exponential(size=80)
-    ours = take_middle(draw_means(values, rng(2), draws=20_000))
+    ours = percentile_interval(bootstrap_means(values, rng(2), draws=20_000))
     theirs = stats.bootstrap(
         (values,), np.mean, n_resamples=20_000, method="percentile", rng=rng(3)
     ).confidence_interval
@@ -122,23 +122,23 @@ def test_the_interval_of_a_mean_is_scipys():
 def test_groups_are_drawn_whole():
     """Ten copies of each of four values tell no more than the four."""
     values = np.repeat([0.0, 0.0, 0.0, 1.0], 10)
-    apart = take_middle(draw_means(values, rng()))
-    together = take_middle(draw_means(values, rng(), groups=np.repeat(range(4), 10)))
-    alone = take_middle(draw_means([0, 0, 0, 1], rng()))
+    apart = percentile_interval(bootstrap_means(values, rng()))
+    together = percentile_interval(bootstrap_means(values, rng(), groups=np.repeat(range(4), 10)))
+    alone = percentile_interval(bootstrap_means([0, 0, 0, 1], rng()))
     assert apart.high - apart.low < 0.35
     assert (together.low, together.high) == (alone.low, alone.high) == (0.0, 0.75)
 
 
 def test_draws_in_chunks_are_as_many(monkeypatch):
     monkeypatch.setattr("plait.inference.intervals._CHUNK", 7)
-    means = draw_means([0.0, 1.0, 1.0], rng(), draws=101)
+    means = bootstrap_means([0.0, 1.0, 1.0], rng(), draws=101)
     assert means.shape == (101,)
     assert set(np.round(means * 3)) == {0, 1, 2, 3}
 
 
 def test_figures_by_name_with_progress():
     values, heard = np.array([1.0, 2.0, 3.0]), []
-    found = draw_figures(
+    found = bootstrap_metrics(
         lambda rows: {"mean": float(values[rows].mean()), "none": math.nan},
         3,
         rng(),
@@ -147,32 +147,34 @@ def test_figures_by_name_with_progress():
     )
     assert 1 <= found["mean"].min() < found["mean"].max() <= 3
     assert heard[-1] == (50, 50)
-    assert take_middle(found["none"]).to_json() == [None, None]
+    assert percentile_interval(found["none"]).to_json() == [None, None]
 
 
 def test_the_same_seed_gives_the_same_interval():
     values = rng(4).normal(size=30)
-    assert take_middle(draw_means(values, rng(5))) == take_middle(draw_means(values, rng(5)))
+    assert percentile_interval(bootstrap_means(values, rng(5))) == percentile_interval(
+        bootstrap_means(values, rng(5))
+    )
 
 
 @pytest.mark.parametrize("count", [3, 20, 100])
 def test_none_of_some_may_be_some_of_more(count):
     stats = pytest.importorskip("scipy.stats")
     for flag in (0, 1):
-        ours = draw_share([flag] * count, rng())
+        ours = share_interval([flag] * count, rng())
         theirs = stats.binomtest(flag * count, count).proportion_ci()
         assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high))
-    pairs = draw_share([0] * 2 * count, rng(), groups=np.repeat(range(count), 2))
-    assert pairs == draw_share([0] * count, rng())
+    pairs = share_interval([0] * 2 * count, rng(), groups=np.repeat(range(count), 2))
+    assert pairs == share_interval([0] * count, rng())
 
 
 def test_a_share_that_varies_is_drawn():
-    interval = draw_share([True, False] * 50, rng())
+    interval = share_interval([True, False] * 50, rng())
     assert 0.38 < interval.low < 0.45 < 0.55 < interval.high < 0.62
 
 
 def test_no_rows_have_no_interval():
-    interval = take_middle(draw_means([], rng()))
+    interval = percentile_interval(bootstrap_means([], rng()))
     assert math.isnan(interval.low)
     assert not interval.excludes(0)
 

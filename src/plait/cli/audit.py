@@ -67,7 +67,6 @@ def audit(
     false in that file leaves out the built-in ones.
     """
     import json
-    from contextlib import nullcontext
 
     from plait.cli.display import Display
 
@@ -85,7 +84,7 @@ def audit(
         from plait.analysis.audit import FILE
         from plait.analysis.audit import audit as probe
         from plait.data.storage import write_text
-        from plait.inference.cards import card_renewed
+        from plait.inference.card import update_card
 
         card = probe(
             answerer,
@@ -101,8 +100,9 @@ def audit(
         if out is None:
             values = _with_others(path, values)
         text = json.dumps(values, indent=1, allow_nan=False, ensure_ascii=False)
-        with card_renewed(run) if out is None else nullcontext():
-            write_text(path, text + "\n")
+        write_text(path, text + "\n")
+        if out is None:
+            update_card(run)
     _show(card)
     if english:
         typer.echo(

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from plait.analysis.mistakes import Comparison, Mistake, Mistakes, Row, SliceScore
+    from plait.analysis.comparison import Comparison
+    from plait.analysis.mistakes import LabelledRow, Mistake, Mistakes
+    from plait.analysis.slices import SliceScore
 
 MOST_CHANGES = 2
 """Rows shown that the run corrected, and that it broke; --csv has all."""
@@ -42,17 +44,17 @@ def show_errors(found: Mistakes, against: Path | None, *, with_rows: bool) -> No
 
 
 def _show_mistake(console: Console, mistake: Mistake) -> None:
-    from plait.analysis.mistakes import share_words
+    from plait.analysis.slices import share_words
     from plait.cli.display import shorten
 
     console.print(f"\n{_write_answer(mistake)}  [{mistake.id}, {_where(mistake)}]")
     shared = share_words(mistake.texts) if len(mistake.texts) == 2 else frozenset()
     for text in mistake.texts:
         _show_text(console, text, shared)
-    for near, row in mistake.nearest[:1]:
+    for near in mistake.nearest[:1]:
         what = "same text" if near.is_copy else f"nearest text, similarity {near.similarity:.2f},"
-        console.print(f"  {what} in training: {row.truth}  [{_where(row)}]", style="dim")
-        shown = " | ".join(" ".join(text.split()) for text in row.texts)
+        console.print(f"  {what} in training: {near.truth}  [{_where(near)}]", style="dim")
+        shown = " | ".join(" ".join(text.split()) for text in near.texts)
         console.print(shorten(f"    {shown}", console.width), style="dim")
 
 
@@ -62,7 +64,7 @@ def _write_answer(mistake: Mistake) -> str:
     return f"predicted {mistake.answer}{sure}, actual {mistake.truth}"
 
 
-def _where(row: Row) -> str:
+def _where(row: LabelledRow) -> str:
     return f"{row.place.path.name} {row.place.unit} {row.place.number}"
 
 
@@ -72,8 +74,7 @@ def _show_text(console: Console, text: str, shared: frozenset[str]) -> None:
 
     from rich.text import Text
 
-    from plait.analysis.mistakes import split_words
-    from plait.analysis.mistakes.words import WORD
+    from plait.analysis.slices import WORD, split_words
     from plait.errors import show_controls
 
     lines = textwrap.wrap(
@@ -140,7 +141,7 @@ def _show_comparison(
     rows = [["metric", "this run", "other", "difference", "95% interval"]]
     for name, metric in comparison.metrics.items():
         ends = f"{signed(metric.interval.low)} to {signed(metric.interval.high)}"
-        difference = signed(metric.run - metric.against)
+        difference = signed(metric.value)
         rows.append([name, figure(metric.run), figure(metric.against), difference, ends])
     print_table(console, rows)
     verbs = ("better", "worse") if comparison.p is None else ("corrected", "broken")

@@ -218,13 +218,13 @@ def _find_errors(
     num_errors: int,
     display: Display,
 ) -> Mistakes:
-    from plait.analysis.mistakes import Other, find_mistakes
+    from plait.analysis.mistakes import find_mistakes
     from plait.cli.errors import MOST_CHANGES
 
     theirs = None
     if other is not None:
         view = other.read(predictor.config, split, data=data, tasks=[name])
-        theirs = Other(other, view[name])
+        theirs = other.answer(name, view[name])
     train = datasets[name] if split == "train" else None
     if num_errors and train is None:
         train = _load_train(predictor, name, data, display)
@@ -236,7 +236,7 @@ def _find_errors(
         top=num_errors or MOST_CHANGES,
         train=train,
         embedder=_first_member(predictor) if num_errors else None,
-        other=theirs,
+        against=theirs,
         progress=display.work,
     )
 

@@ -24,9 +24,10 @@ def report(
 ) -> None:
     """Write an HTML report about one run or several, or a model card.
 
-    The report is one file that works offline: learning curves, confusion matrices, calibration,
-    gradient conflicts, joint and single-task training, settings. Several runs are compared with
-    the first. A folder that `plait train --each-alone` wrote may be given as the last run.
+    The report is one file that works offline: scores and baselines, learning curves, confusion
+    matrices, calibration, gradient conflicts, joint and single-task training, settings. Several
+    runs are compared with the first. A folder that `plait train --each-alone` wrote may be given
+    as the last run.
 
     The model card (FILE.md) describes the tasks, scores, data and limits of one run.
     """
@@ -47,7 +48,7 @@ def report(
         require_writable(target.parent, "the report")
     with Display() as display:
         display.begin("loading")
-        from plait.analysis.report.page import write_report
+        from plait.analysis.report import write_report
 
         write_report(
             runs,
@@ -55,10 +56,9 @@ def report(
             data=data,
             alone=alone,
             note=display.note,
-            begin=display.begin,
             reading=display.reading,
             answering=display.scoring,
-            comparing=lambda task, *how_far: display.work(f"comparing {task}", *how_far),
+            progress=display.work,
         )
     typer.echo(f"The report is in {target}.")
 
@@ -73,8 +73,7 @@ def _write_card(run: Path, out: Path) -> None:
     """Write or print the model card of a run."""
     from plait.data.storage import write_text
     from plait.errors import RunError
-    from plait.inference.card import make_card
-    from plait.inference.cards import write_card
+    from plait.inference.card import make_card, write_card
     from plait.inference.exported import FILE as EXPORTED
     from plait.inference.folders import RunFolder
 
@@ -84,14 +83,13 @@ def _write_card(run: Path, out: Path) -> None:
         raise RunError(f"{run} is not a run or an ensemble: it has no recipe.toml")
     if not any((run / name).is_file() for name in ("ensemble.toml", EXPORTED)):
         RunFolder(run).require_begun()
-    text = make_card(run)
     if str(out) == "-":
-        typer.echo(text, nl=False)
+        typer.echo(make_card(run), nl=False)
         return
     aside = None
     if out.resolve() == RunFolder(run).card.resolve():
-        aside = write_card(run, text)
+        aside = write_card(run)
     else:
-        write_text(out, text)
+        write_text(out, make_card(run))
     kept = "" if aside is None else f" The previous card is in {aside}."
     typer.echo(f"The model card is in {out}.{kept}")

@@ -37,7 +37,8 @@ def write_page(
     """
     top = "".join(f"{key}: {value}\n" for key, value in front.items())
     head = f"---\n{top}---\n\n" if top else ""
-    write_text(folder / PAGE, head + make_card(run.folder, using))
+    text = "\n\n".join("\n".join(lines) for lines in using)
+    write_text(folder / PAGE, head + make_card(run.folder, text))
 
 
 def copy_reading(folder: Path, run: Predictor) -> None:

@@ -22,7 +22,7 @@ from plait.data import Dataset
 from plait.data.storage import hash_file, write_text
 from plait.errors import RunError, suggest
 from plait.inference.calibration import plain_scalings, read_scalings
-from plait.inference.card import make_card
+from plait.inference.card import write_card
 from plait.inference.exported import ExportedModel, is_exported
 from plait.inference.folders import RunFolder, check_place
 from plait.inference.predictor import Answerer, Predictor
@@ -91,7 +91,7 @@ def make_ensemble(runs: Sequence[str | Path], out: str | Path, how: How = "mode"
         if place in places[:number]:
             raise RunError(f"{member} is named twice; every member has one vote")
     write_ensemble(members, folder, how)
-    write_text(folder / CARD, make_card(folder))
+    write_card(folder)
     return folder
 
 

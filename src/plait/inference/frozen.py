@@ -1,4 +1,4 @@
-"""Texts become vectors of a recipe's encoder as it is, before any training."""
+"""Embed texts with a recipe's untrained encoder, and find the most similar rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plait.model.sources import find_encoder
 from plait.registry import load_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -24,6 +24,41 @@ if TYPE_CHECKING:
     from plait.model.interface import Encoder
 
 BATCH = 64
+
+BLOCK = 1 << 26
+"""Scores computed at a time."""
+
+
+def top_rows(
+    score: Callable[[Tensor], Tensor], num_queries: int, num_rows: int, count: int
+) -> tuple[Tensor, Tensor]:
+    """Return the numbers and scores of the `count` best rows of each query, the best first.
+
+    `score` maps numbers of queries [block] to scores [block, rows]. Both results are
+    [queries, count] on the CPU, or fewer columns if there are fewer rows.
+    """
+    places, values = [], []
+    for block in torch.arange(num_queries).split(max(1, BLOCK // num_rows)):
+        best = score(block).topk(min(count, num_rows), dim=1)
+        places.append(best.indices.cpu())
+        values.append(best.values.cpu())
+    return torch.cat(places), torch.cat(values)
+
+
+def nearest_rows(
+    vectors: Tensor, count: int, device: torch.device, what: str, progress: Progress | None
+) -> tuple[Tensor, Tensor]:
+    """Return for each vector the `count` others with the largest dot product, and the products."""
+    vectors, total = vectors.to(device), len(vectors)
+
+    def score(block: Tensor) -> Tensor:
+        products = vectors[block] @ vectors.T
+        products[torch.arange(len(block)), block] = -torch.inf  # the vector itself
+        if progress is not None:
+            progress(f"comparing {what}", int(block[-1]) + 1, total)
+        return products
+
+    return top_rows(score, total, total, min(count, total - 1))
 
 
 class Embedder:

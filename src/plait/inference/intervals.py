@@ -1,9 +1,4 @@
-"""A figure becomes a figure with its uncertainty: bootstrap intervals, Wilson's, McNemar's test.
-
-The bootstrap draws as many rows as there are, with replacement, many times over, and takes the
-middle of what the figure comes to (Efron 1979, percentile intervals). It knows of the rows that
-are there and of no others: of a handful of rows it says little, and too surely.
-"""
+"""Confidence intervals and McNemar's test: Wilson, Newcombe, and the percentile bootstrap."""
 
 from __future__ import annotations
 
@@ -31,42 +26,41 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where a figure lies, as far as the rows can tell; nan where they cannot."""
+    """Both ends of a confidence interval; NaN where it is undefined."""
 
     low: float
     high: float
 
     def excludes(self, value: float) -> bool:
-        """Say whether a value lies outside."""
+        """Return whether a value lies outside."""
         return value < self.low or value > self.high
 
     def to_json(self) -> list[float | None]:
-        """Return both ends as plain values."""
+        """Return both ends as plain values; NaN is written as null."""
         return [end if math.isfinite(end) else None for end in (self.low, self.high)]
 
 
-def take_middle(values: ArrayLike, level: float = LEVEL) -> Interval:
-    """Return what the middle of the values lies between, those that are nan left out."""
+UNDEFINED = Interval(math.nan, math.nan)
+
+
+def percentile_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return the percentile interval of bootstrap values (Efron 1979); NaN is left out."""
     found = np.asarray(values, dtype=np.float64)
     found = found[np.isfinite(found)]
     if not len(found):
-        return Interval(math.nan, math.nan)
+        return UNDEFINED
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))
 
 
-def draw_means(
+def bootstrap_means(
     values: ArrayLike,
     generator: np.random.Generator,
     *,
     groups: ArrayLike | None = None,
     draws: int = DRAWS,
 ) -> Floats:
-    """Return the mean of each of many draws of rows, [draws].
-
-    With `groups`, rows of one number are drawn together: what was made of one text is no more
-    independent than one text.
-    """
+    """Return the means of bootstrap samples, [draws]; rows of the same group are drawn together."""
     numbers = np.asarray(values, dtype=np.float64)
     if not len(numbers):
         return np.full(draws, math.nan)
@@ -81,27 +75,7 @@ def draw_means(
     return np.concatenate(means)
 
 
-def draw_share(
-    flags: ArrayLike,
-    generator: np.random.Generator,
-    *,
-    groups: ArrayLike | None = None,
-) -> Interval:
-    """Return the interval of a share of rows, groups drawn together.
-
-    Where all rows are alike, draws are too, and say less than is so: none of 10 may well be one
-    of 20. Then the exact bound of that many groups stands in (Clopper and Pearson 1934).
-    """
-    values = np.asarray(flags, dtype=np.float64)
-    interval = take_middle(draw_means(values, generator, groups=groups))
-    if not len(values) or values.min() != values.max():
-        return interval
-    count = len(values) if groups is None else len(np.unique(np.asarray(groups)))
-    slack = 1 - ((1 - LEVEL) / 2) ** (1 / count)
-    return Interval(0.0, slack) if values[0] == 0 else Interval(1 - slack, 1.0)
-
-
-def draw_figures(
+def bootstrap_metrics(
     measure: Callable[[Ints], Mapping[str, float]],
     count: int,
     generator: np.random.Generator,
@@ -109,9 +83,9 @@ def draw_figures(
     draws: int = DRAWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Floats]:
-    """Return the figures that `measure` makes of each of many draws of row numbers, by name.
+    """Return the metrics that `measure` computes from bootstrap samples of row numbers, by name.
 
-    `progress` is called with draws done and draws in all.
+    `progress` is called with the draws done and the draws in total.
     """
     found: dict[str, list[float]] = {}
     for done in range(draws):
@@ -122,8 +96,27 @@ def draw_figures(
     return {name: np.array(values) for name, values in found.items()}
 
 
+def share_interval(
+    flags: ArrayLike, generator: np.random.Generator, *, groups: ArrayLike | None = None
+) -> Interval:
+    """Return the bootstrap interval of a share of rows; rows of a group are drawn together.
+
+    If all rows are equal, so is every bootstrap sample. Then the exact interval (Clopper and
+    Pearson 1934) of as many groups is returned.
+    """
+    from scipy.stats import binomtest
+
+    values = np.asarray(flags, dtype=np.float64)
+    interval = percentile_interval(bootstrap_means(values, generator, groups=groups))
+    if not len(values) or values.min() != values.max():
+        return interval
+    count = len(values) if groups is None else len(np.unique(np.asarray(groups)))
+    exact = binomtest(count * int(values[0]), count).proportion_ci(LEVEL)
+    return Interval(float(exact.low), float(exact.high))
+
+
 def wilson(hits: ArrayLike, rows: ArrayLike, level: float = LEVEL) -> tuple[Floats, Floats]:
-    """Return both ends of Wilson's interval of a share of rows (1927), of many shares at once."""
+    """Return both ends of the Wilson intervals (1927) of shares of rows."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     count = np.asarray(rows, dtype=np.float64)
     share = np.asarray(hits, dtype=np.float64) / count
@@ -133,46 +126,29 @@ def wilson(hits: ArrayLike, rows: ArrayLike, level: float = LEVEL) -> tuple[Floa
     return np.maximum((middle - half) / whole, 0.0), np.minimum((middle + half) / whole, 1.0)
 
 
-def subtract_shares(
-    hits: int, rows: int, other_hits: int, other_rows: int, level: float = LEVEL
-) -> Interval:
-    """Return the interval of how much larger a share is than another's, of other rows.
-
-    Newcombe's (1998, his method 10), of both shares' Wilson intervals. Unlike draws, it knows
-    that a share may vary though all of its few rows are alike.
-    """
-    share, other = hits / rows, other_hits / other_rows
-    (low, high), (other_low, other_high) = (
-        [float(end) for end in wilson(*counts, level)]
-        for counts in ((hits, rows), (other_hits, other_rows))
-    )
-    return Interval(
-        share - other - math.hypot(share - low, other_high - other),
-        share - other + math.hypot(high - share, other - other_low),
-    )
-
-
 def wilson_bound(hits: ArrayLike, rows: ArrayLike, certainty: float = LEVEL) -> Floats:
-    """Return what shares of rows are at least: the lower end of Wilson's one-sided interval.
-
-    With a certainty of 95%, 52 rows that are all right make a share of .95, 20 make .88.
-    """
+    """Return the lower ends of the one-sided Wilson intervals of shares of rows."""
     return wilson(hits, rows, 2 * certainty - 1)[0]
 
 
-def mcnemar(fixed: int, broken: int) -> float:
-    """Return how often chance alone parts the changed rows so unevenly, or more so.
+def newcombe(
+    hits: int, rows: int, other_hits: int, other_rows: int, level: float = LEVEL
+) -> Interval:
+    """Return the interval of the difference of two independent shares (Newcombe 1998, method 10).
 
-    McNemar's test (1947) in its exact, two-sided form: were neither of two models the better,
-    each row that one of them gets right and the other wrong would fall to either like a coin.
+    Unlike a bootstrap interval, it has a width if all rows of a share are equal.
     """
-    count, fewer = fixed + broken, min(fixed, broken)
-    # In logarithms, since the powers of two would not fit.
-    terms = [
-        math.lgamma(count + 1)
-        - math.lgamma(k + 1)
-        - math.lgamma(count - k + 1)
-        - count * math.log(2)
-        for k in range(fewer + 1)
-    ]
-    return min(1.0, 2 * math.fsum(map(math.exp, terms)))
+    share, other = hits / rows, other_hits / other_rows
+    lows, highs = wilson([hits, other_hits], [rows, other_rows], level)
+    low, high = share - lows[0], highs[1] - other
+    return Interval(
+        float(share - other - np.hypot(low, high)),
+        float(share - other + np.hypot(highs[0] - share, other - lows[1])),
+    )
+
+
+def mcnemar(fixed: int, broken: int) -> float:
+    """Return the p-value of McNemar's exact, two-sided test (1947); 1 for no changed rows."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(fixed, fixed + broken).pvalue) if fixed + broken else 1.0

@@ -232,6 +232,14 @@ def primary_metric(kind: Kind, chosen: str | None) -> str:
     return chosen
 
 
+def format_number(value: float | None, places: int = 3) -> str:
+    """Write a metric with a number of decimals; "none" if it is undefined."""
+    if value is None or not math.isfinite(value):
+        return "none"
+    text = f"{value:.{places}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
 # --- several tasks -----------------------------------------------------------------------
 
 

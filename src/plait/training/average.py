@@ -20,7 +20,7 @@ from plait import __version__
 from plait.config import to_toml
 from plait.data.storage import atomic_path, hash_file, write_text
 from plait.errors import RunError
-from plait.inference.card import make_card
+from plait.inference.card import write_card
 from plait.inference.folders import RunFolder, check_place, made_whole
 from plait.model.weights import read_numbers, write_weights
 
@@ -63,7 +63,7 @@ def average_runs(runs: Sequence[str | Path], out: str | Path) -> RunFolder:
         for source, copy in ((first.encoder, part.encoder), (first.tokenizer, part.tokenizer)):
             with atomic_path(copy) as temporary:
                 shutil.copyfile(source, temporary)
-        write_text(part.card, make_card(part.path))
+        write_card(part.path)
         write_weights(part.weights, weights)
     return target
 

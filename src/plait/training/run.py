@@ -25,7 +25,7 @@ from plait.data.loading import load_data
 from plait.data.storage import disk_full_told, write_text
 from plait.errors import Interrupted, RunError, counted, is_memory
 from plait.inference.baselines import measure
-from plait.inference.cards import card_renewed
+from plait.inference.card import update_card
 from plait.inference.folders import (
     RunFolder,
     check_folder,
@@ -546,8 +546,8 @@ class _Session:
             finite = {n: v if math.isfinite(v) else None for n, v in state.before.items()}
             result["before"] = finite
         if self.team.leads:
-            with card_renewed(folder.path):
-                write_text(folder.scores, json.dumps(result, indent=1))
+            write_text(folder.scores, json.dumps(result, indent=1))
+            update_card(folder.path)
         state.finished = True
         self.clock = time.monotonic()
         self._save(None)

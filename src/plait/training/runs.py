@@ -16,7 +16,7 @@ from plait.config import EnsembleConfig, lists_members, read_ensemble, read_reci
 from plait.data.storage import write_text
 from plait.errors import RecipeError, RunError, UsageError
 from plait.inference.build import build_tasks
-from plait.inference.cards import card_renewed
+from plait.inference.card import update_card
 from plait.inference.ensemble import (
     compare_tasks,
     load,
@@ -159,8 +159,8 @@ def train_ensemble(
         result["dev"] = watched.evaluate("dev", data=data).to_json()
         one = next(iter(results.values()))
         result |= {key: one[key] for key in ("baseline", "baselines") if key in one}
-    with card_renewed(folder):
-        write_text(folder / "scores.json", json.dumps(result, indent=1))
+    write_text(folder / "scores.json", json.dumps(result, indent=1))
+    update_card(folder)
     return Outcome(folder, result)
 
 

@@ -215,9 +215,9 @@ def test_too_few_words_are_told(recipe):
 
 
 def test_nearest_of_few(recipe):
-    from plait.inference.unlabelled.nearest import find_nearest
+    from plait.inference.frozen import nearest_rows
 
     vectors = F.normalize(torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]), dim=1)
-    places, products = find_nearest(vectors, 5, torch.device("cpu"), "things", None)
+    places, products = nearest_rows(vectors, 5, torch.device("cpu"), "things", None)
     assert places.tolist() == [[1, 2], [0, 2], [1, 0]]
     assert (products[:, 0] >= products[:, 1]).all()

@@ -140,7 +140,9 @@ def test_a_row_that_dev_has_is_left_out(run, recipe, teacher):
     assert "same-more.csv: 2 rows, 1 left out, which dev or test has" in notes.told
     facts = json.loads((student / "run.json").read_text())["data"]["unlabelled"]["same"]
     assert (facts["rows"], facts["held_out_rows"]) == (1, 1)
-    assert "1 training row that dev or test has is left out." in (student / "card.md").read_text()
+    assert (
+        "1 training row left out, as dev or test has the same." in (student / "card.md").read_text()
+    )
 
 
 def turn_two(recipe):

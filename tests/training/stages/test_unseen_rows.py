@@ -162,4 +162,4 @@ def test_who_cannot_answer_so(folds, student, recipe, tmp_path):
 
 def test_the_card_says_what_was_left_out(folds):
     card = (folds / "members" / "tiny-fold-2" / "card.md").read_text(encoding="utf-8")
-    assert "What is part 2 of 3 of the training rows was not trained on." in card
+    assert "Part 2 of 3 of the training rows was left out of training." in card

@@ -22,7 +22,13 @@ from plait.analysis.audit.noise import probe_noise
 from plait.analysis.audit.own import probe_own
 from plait.analysis.audit.people import probe_rows, probe_sentences
 from plait.errors import UsageError
-from plait.inference.intervals import LEVEL, Interval, draw_means, draw_share, take_middle
+from plait.inference.intervals import (
+    LEVEL,
+    Interval,
+    bootstrap_means,
+    percentile_interval,
+    share_interval,
+)
 from plait.tasks.kind import SHIFT
 
 if TYPE_CHECKING:
@@ -257,7 +263,7 @@ class _Measurer:
             first = answer(lambda t: t.neutral[0] if t.neutral else t.before)
             second = answer(lambda t: t.neutral[1] if t.neutral else t.before)
             plain, turned = self._compare(first, second)
-            farther = take_middle(draw_means(sizes - plain, generator, groups=sources))
+            farther = percentile_interval(bootstrap_means(sizes - plain, generator, groups=sources))
             neutral = {
                 "changed": float(turned.mean()),
                 "mean_change": float(plain.mean()),
@@ -268,9 +274,9 @@ class _Measurer:
         if ways.all() and self.praise is not None:
             moved = measure_praise(self.praise, after) - measure_praise(self.praise, before)
             right = moved * ways > 0
-            interval = draw_share(right, generator, groups=sources)
+            interval = share_interval(right, generator, groups=sources)
             right_way = {"share": float(right.mean()), "interval": interval.to_json()}
-        changed_interval = draw_share(flipped, generator, groups=sources)
+        changed_interval = share_interval(flipped, generator, groups=sources)
         return Result(
             probe.name,
             self.task,
@@ -280,7 +286,7 @@ class _Measurer:
             float(flipped.mean()),
             changed_interval,
             float(sizes.mean()),
-            take_middle(draw_means(sizes, generator, groups=sources)),
+            percentile_interval(bootstrap_means(sizes, generator, groups=sources)),
             neutral,
             right_way,
             _judge(probe, float(flipped.mean()), changed_interval, neutral, right_way),

@@ -17,7 +17,7 @@ from plait.inference.calibration import (
     tells_offsets,
     tells_temperature,
 )
-from plait.inference.cards import card_renewed
+from plait.inference.card import update_card
 from plait.inference.ensemble import is_ensemble, read_outlines
 from plait.inference.fitting.answers import PooledAnswers, answer_dev, answer_left_out
 from plait.inference.folders import RunFolder
@@ -174,8 +174,8 @@ def _fit(
 def _write(
     folder: Path, model: str, fits: Mapping[str, Fit], rows: str, *, source: str | None = None
 ) -> None:
-    with card_renewed(folder):
-        write_text(folder / FILE, dump_calibration(model, fits, rows, source))
+    write_text(folder / FILE, dump_calibration(model, fits, rows, source))
+    update_card(folder)
 
 
 def _choose(
@@ -218,6 +218,6 @@ def undo(run: str | Path, *, left_out: bool = False) -> bool:
     places = read_outlines(folder)[0] if left_out else [folder]
     there = [place for place in places if (place / FILE).is_file()]
     for place in there:
-        with card_renewed(place):
-            (place / FILE).unlink(missing_ok=True)
+        (place / FILE).unlink(missing_ok=True)
+        update_card(place)
     return bool(there)

@@ -17,8 +17,7 @@ from torch.nn import functional as F
 from plait.data import find_held_out, find_root
 from plait.data.fingerprints import is_among, join_keys, text_keys
 from plait.errors import DataError, UsageError
-from plait.inference.frozen import Embedder
-from plait.inference.unlabelled.nearest import find_nearest
+from plait.inference.frozen import Embedder, nearest_rows
 from plait.inference.unlabelled.rows import find_known, read_training
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def _pair(
     vectors: Tensor, neighbours: int, device: torch.device, progress: Progress | None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """Return pairs of rows, the lower number first, each once, and their products."""
-    nearest, products = find_nearest(vectors, neighbours, device, "texts", progress)
+    nearest, products = nearest_rows(vectors, neighbours, device, "texts", progress)
     own = torch.arange(len(nearest))[:, None].expand_as(nearest)
     found = torch.stack([own, nearest], dim=-1).reshape(-1, 2).sort(dim=1).values.numpy()
     _, places = np.unique(found[:, 0] * len(vectors) + found[:, 1], return_index=True)

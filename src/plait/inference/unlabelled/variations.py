@@ -22,8 +22,7 @@ from plait.data import find_held_out, find_root
 from plait.data.fingerprints import fingerprint, is_among
 from plait.data.swaps import dress
 from plait.errors import DataError
-from plait.inference.frozen import Embedder
-from plait.inference.unlabelled.nearest import find_nearest
+from plait.inference.frozen import Embedder, nearest_rows
 from plait.inference.unlabelled.rows import find_known, read_training
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def vary_rows(
             f"{len(words)} words that could give way to another: too few"
         )
     vectors = F.normalize(embedder(words, f"words of {task}", progress), dim=1)
-    nearest, _ = find_nearest(vectors, neighbours, embedder.device, "words", progress)
+    nearest, _ = nearest_rows(vectors, neighbours, embedder.device, "words", progress)
     likes = {
         word: [words[place] for place in places]
         for word, places in zip(words, nearest.tolist(), strict=True)

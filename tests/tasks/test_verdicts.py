@@ -1,20 +1,19 @@
-"""What a mistake is, for every kind of task."""
+"""Verdicts: which answers are wrong, and how badly, for every kind of task."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from plait.analysis.mistakes import share_words, split_words
 from plait.tasks import TaskSpec
 
 MOOD = TaskSpec(kind="classes", labels=("bad", "so-so", "good"), text=("text",))
 NEAR = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"))
 
 
-def test_classes_are_ordered_by_confidence_in_what_is_wrong():
+def test_classes_are_ordered_by_confidence_in_the_wrong_class():
     answers = np.array([[0.1, 0.2, 0.7], [0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.6, 0.4, 0.0]])
     verdicts = MOOD.kind.judge([2, 1, 0, 2], answers)
-    assert verdicts.figure == "accuracy"
+    assert verdicts.metric == "accuracy"
     assert verdicts.quality.tolist() == [1, 0, 0, 0]
     assert verdicts.severity.tolist() == [0, 0.9, 0.5, 0.6]
     assert verdicts.order().tolist() == [1, 3, 2]
@@ -31,7 +30,7 @@ def test_binary_labels_are_floats():
 
 def test_scores_are_ordered_by_distance():
     verdicts = NEAR.kind.judge([1.0, 2.0, 5.0], np.array([1.5, 2.0, 2.0]))
-    assert verdicts.figure == "mae"
+    assert verdicts.metric == "mae"
     assert verdicts.right is verdicts.confidences is None
     assert verdicts.order().tolist() == [2, 0]
     assert (verdicts.truths[0], verdicts.answers[0]) == ("1.00", "1.50")
@@ -45,20 +44,13 @@ def test_a_label_holds_from_the_threshold_on():
     assert verdicts.right.tolist() == [True, False]
 
 
-def test_what_is_as_bad_stays_in_the_order_of_the_rows():
-    """So that a list of mistakes is the same wherever it is made."""
-    answers = np.tile([1.5, 2.0], 40)  # half a point off, and a whole one
+def test_equally_bad_answers_keep_their_order():
+    answers = np.tile([1.5, 2.0], 40)  # errors of 0.5 and 1
     order = NEAR.kind.judge(np.ones(80), answers).order()
     assert order.tolist() == [*range(1, 80, 2), *range(0, 80, 2)]
 
 
-def test_a_row_without_an_answer_is_no_mistake():
+def test_a_row_without_an_answer_is_not_a_mistake():
     assert NEAR.kind.judge([1.0, 2.0], np.array([np.nan, 3.0])).order().tolist() == [1]
     answers = np.array([[np.nan] * 3, [0.9, 0.1, 0.0]])
     assert MOOD.kind.judge([2, 1], answers).order().tolist() == [1]
-
-
-def test_words():
-    assert split_words("Don't — the CAFÉ's 2nd_one!") == ["don't", "the", "café's", "2nd", "one"]
-    assert split_words("it\u2019s") == ["it's"]
-    assert share_words(["The cat sat.", "A CAT, the cat"]) == {"the", "cat"}

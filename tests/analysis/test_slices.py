@@ -1,12 +1,19 @@
-"""Slices hold the rows they say, and differ from the rest by no more than can be told."""
+"""Slices: which rows they hold, and how they compare with all other rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from plait.analysis.mistakes import cut_slices, score_slices
-from plait.analysis.mistakes.slices import LEAST, is_negated, overlap, shouts
+from plait.analysis.slices import (
+    MIN_ROWS,
+    cut_slices,
+    has_negation,
+    overlap,
+    score_slices,
+    share_words,
+    split_words,
+)
 from plait.tasks import Verdicts
 
 
@@ -46,35 +53,38 @@ def test_slices_of_pairs(pair, name):
     assert name not in names_of([(pair[0], pair[0])])
 
 
-def test_what_is_told_apart():
-    assert not is_negated(["a", "note", "on", "knots"])
-    assert not shouts("I am A boy")
+def test_words():
+    assert split_words("Don't — the CAFÉ's 2nd_one!") == ["don't", "the", "café's", "2nd", "one"]
+    assert split_words("it\u2019s") == ["it's"]
+    assert share_words(["The cat sat.", "A CAT, the cat"]) == {"the", "cat"}
+    assert not has_negation(["a", "note", "on", "knots"])
+    assert "a word in capitals" not in names_of([("I am A boy",)])
     assert overlap("abc", "bcd") == 0.5
     assert overlap([], []) == 0.0
 
 
-def test_words_unseen_and_texts_cut():
+def test_unknown_words_and_truncated_texts():
     rows = [("new word",), ("known",)]
-    slices = cut_slices(rows, known={"known", "word"}, cut=np.array([False, True]))
+    slices = cut_slices(rows, known={"known", "word"}, truncated=np.array([False, True]))
     assert slices["a word not in training"].tolist() == [True, False]
-    assert slices["cut to fit the encoder"].tolist() == [False, True]
+    assert slices["truncated"].tolist() == [False, True]
 
 
-def test_bands_part_the_rows():
+def test_three_slices_by_length():
     rows = [("word " * n,) for n in (1, 2, 3, 4, 5, 6)]
     bands = {n: m for n, m in cut_slices(rows).items() if n.endswith(" words")}
     assert list(bands) == ["1 to 2 words", "3 to 4 words", "5 to 6 words"]
     assert np.sum(list(bands.values()), axis=0).tolist() == [1] * 6
 
 
-def test_a_slice_of_all_or_none_says_nothing():
+def test_slices_of_all_or_no_rows_are_left_out():
     assert cut_slices([("same length",), ("same too",)]) == {}
     assert cut_slices([]) == {}
 
 
-def verdicts_of(quality, figure="accuracy"):
+def verdicts_of(quality, metric="accuracy"):
     values = np.asarray(quality, float)
-    return Verdicts(figure, values, 1 - values, None, [], [], None)
+    return Verdicts(metric, values, 1 - values, None, [], [], None)
 
 
 def first(mask, count):
@@ -86,7 +96,7 @@ def test_a_bad_slice_stands_out_and_a_small_one_does_not():
     quality[:60] = np.arange(60) % 2
     slices = {
         "bad": first(60, 400),
-        "small": first(LEAST - 1, 400),
+        "small": first(MIN_ROWS - 1, 400),
         "like all": np.arange(400) % 3 > 0,
     }
     bad, like_all, small = score_slices(verdicts_of(quality), slices, np.random.default_rng(0))
@@ -96,7 +106,7 @@ def test_a_bad_slice_stands_out_and_a_small_one_does_not():
     assert bad.stands_out
     assert (like_all.name, like_all.stands_out) == ("like all", False)
     assert (small.name, small.interval, small.stands_out) == ("small", None, False)
-    enough = {"enough": first(LEAST, 400)}
+    enough = {"enough": first(MIN_ROWS, 400)}
     (piece,) = score_slices(verdicts_of(quality), enough, np.random.default_rng(0))
     assert piece.interval is not None
 
@@ -111,7 +121,7 @@ def test_more_of_a_distance_is_worse():
 
 
 def test_chance_alone_seldom_stands_out():
-    """Twenty slices drawn at random, ten times: at 95% each, one a time would."""
+    """Twenty random slices, ten times: without correction, one would each time."""
     draw = np.random.default_rng(3)
     found = 0
     for _ in range(10):
@@ -122,11 +132,11 @@ def test_chance_alone_seldom_stands_out():
 
 
 def test_small_slices_of_an_accurate_model_seldom_stand_out():
-    """One in eight such slices has every row right, which says nothing."""
+    """In one of eight such slices, every row is right by chance."""
     draw = np.random.default_rng(5)
     found = 0
     for _ in range(20):
         quality = draw.random(1000) < 0.9
-        slices = {str(i): draw.permutation(1000) < LEAST for i in range(14)}
+        slices = {str(i): draw.permutation(1000) < MIN_ROWS for i in range(14)}
         found += any(s.stands_out for s in score_slices(verdicts_of(quality), slices, draw))
     assert found <= 3
