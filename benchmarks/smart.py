@@ -26,9 +26,8 @@ from plait.methods.regularizers.divergences import inner_distance, last_distance
 from plait.methods.regularizers.passes import in_fp32, without_dropout
 from plait.methods.regularizers.smart import SMART
 from plait.model.multitask import Group
-from plait.training.build import build
+from plait.training.build import build, build_stage
 from plait.training.loop import Cursor, TrainState, run_stage
-from plait.training.plan import build_stage
 
 
 def look(regularizer, model, task, batch, loss, *, dropout: bool) -> dict[str, float]:

@@ -11,8 +11,7 @@ from plait.config import read_recipe
 from plait.data.loading import load_data
 from plait.errors import EncoderError, RecipeError
 from plait.inference.build import choose_device, choose_precision
-from plait.training.build import build
-from plait.training.plan import build_stage, check_stages
+from plait.training.build import build, build_stage, check_stages
 
 
 @pytest.fixture

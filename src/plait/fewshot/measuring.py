@@ -36,9 +36,9 @@ from plait.inference.scoring import Scorer, score_baseline
 from plait.model.encoder import load_encoder
 from plait.model.sources import find_encoder
 from plait.training.beginning import begin_heads, find_beginning
-from plait.training.build import Parts, build_kind, check_parts
+from plait.training.build import Parts, build_stage, drop_heads
 from plait.training.loop import TrainState, run_stage, seed_everything, task_seed
-from plait.training.plan import build_stage, drop_heads
+from plait.training.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -247,7 +247,7 @@ def read_task(path: Path | str, overrides: Sequence[str] = ()) -> RunConfig:
             f"{path}: a few-shot task is fine-tuned for a fixed time; leave out train.kind and "
             "train.early_stopping"
         )
-    check_parts(config)
+    Plan.build(config)
     return config
 
 
@@ -385,8 +385,7 @@ class _Trial:
         seed_everything(config.seed)  # the head starts from the draw
         model = build_model(config, deepcopy(self.contender.encoder), tasks).to(self.device)
         parts = Parts(
-            config,
-            tasks,
+            Plan.build(config),
             model,
             self.contender.tokenizer,
             build_collator(config, self.contender.tokenizer),
@@ -407,7 +406,7 @@ class _Trial:
 
     def _train(self, parts: Parts, index: int, train: Mapping[str, Dataset]) -> None:
         """Train one stage; heads that begin as a regression do so once only tasks train."""
-        kind = build_kind(parts.config, parts.config.stages[index])
+        kind = parts.plan.stages[index].kind
         begin = (
             None if kind.pretrains else partial(begin_heads, parts, find_beginning(parts), train)
         )

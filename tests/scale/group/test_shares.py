@@ -41,7 +41,7 @@ def test_parcels_hold_a_workers_own_rows(parts, monkeypatch, task, is_resident):
     shares = [slice(0, 3), slice(3, 5)]
     for rank, share in enumerate(shares):
         own = replace(parts, team=of_rank(rank))
-        passes = plan.plan_passes(parts.config, 0, task, objective.num_examples)
+        passes = parts.plan.stages[0].passes(task, objective.num_examples)
         shared = replace(objective, make=partial(plan._make_share, own.team, objective))
         parcel = plan._deliver(own, shared, passes.batch_size)(rows)
         batch = parcel.batch(CPU)
