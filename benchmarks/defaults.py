@@ -494,9 +494,10 @@ def page(records: Sequence[Record]) -> str:
     header = ["commit", "encoder", "contender", "device", "figures"]
     lines += _table(header, [[*place, str(count)] for place, count in sorted(made.items())])
     lines += [
-        "8b2a7f1 scored dev after each epoch, and fitted pairs to five features with C = 10.",
-        "9c7708e scores dev at the end, and fits them to three with C = 1. 6850867 divides the",
-        "features by their spread first.",
+        "8b2a7f1 scored dev after each epoch, and fitted pairs to five features with C = 10;",
+        "ab0ff84 scores dev at the end, and fits pairs to three with C = 1, divided by their",
+        "spread. What 8b2a7f1 made is left where nothing newer covers it: `whole`, and the setting",
+        "without names, which the page compares with the defaults of ab0ff84.",
         "",
     ]
     for encoder in dict.fromkeys(encoder for encoder, _ in places(records)):
