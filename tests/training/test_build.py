@@ -164,8 +164,8 @@ def test_stages_take_their_own_tasks_and_settings(make_stage):
     ],
 )
 def test_every_stage_is_checked_before_the_first(make, settings, sentence):
-    parts = make("stages=['a', 'b']", "stage.a.tasks=['mood']", *settings)
-    with pytest.raises(RecipeError, match=sentence):
+    with pytest.raises(RecipeError, match=sentence):  # noqa: PT012
+        parts = make("stages=['a', 'b']", "stage.a.tasks=['mood']", *settings)
         check_stages(parts, load_data(parts.config, parts.tokenizer, "train"))
 
 

@@ -105,6 +105,7 @@ def load_families() -> None:
         "methods.schedules",
         "methods.weighting",
         "model.adapters",
+        "tasks",
         "model.encoder",
         "model.heads",
         "training.listeners",
