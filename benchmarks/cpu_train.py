@@ -23,9 +23,8 @@ from plait.config import read_recipe
 from plait.data import Tokenizer
 from plait.data.loading import load_data
 from plait.model.sources import find_encoder
-from plait.training.build import build
+from plait.training.build import build, build_stage
 from plait.training.loop import TrainState, run_stage
-from plait.training.plan import build_stage
 
 
 def main() -> None:

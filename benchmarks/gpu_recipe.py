@@ -23,9 +23,8 @@ from steps import begin, clear, describe, peak, publish, run_settings, tick, tim
 import plait
 from plait.config import RunConfig, read_recipe
 from plait.data.loading import load_data
-from plait.training.build import build, load_named_texts
+from plait.training.build import build, build_stage, drop_heads, load_named_texts
 from plait.training.listeners import Listener
-from plait.training.plan import build_stage, drop_heads
 
 
 def main() -> None:

@@ -96,9 +96,8 @@ def time_updates(args: argparse.Namespace, team: Any) -> dict[str, Any]:
     """Return the seconds of each update but the first, by the clock and on the CPU."""
     from plait.config import read_recipe
     from plait.data.loading import load_data
-    from plait.training.build import build
+    from plait.training.build import build, build_stage
     from plait.training.loop import TrainState, run_stage
-    from plait.training.plan import build_stage
 
     settings = [f"encoder.source={args.encoder}", "device=cpu", 'train.tasks=["paraphrase"]']
     config = read_recipe("demo", [*settings, f"train.batch_size={args.batch_size}"])

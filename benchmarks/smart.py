@@ -26,9 +26,9 @@ from plait.methods.regularizers.divergences import inner_distance, last_distance
 from plait.methods.regularizers.passes import in_fp32, without_dropout
 from plait.methods.regularizers.smart import SMART
 from plait.model.multitask import Group
-from plait.training.build import build
+from plait.training.build import build, build_stage
 from plait.training.loop import Cursor, TrainState, run_stage
-from plait.training.plan import build_stage
+from plait.training.plan import Plan
 
 
 def look(regularizer, model, task, batch, loss, *, dropout: bool) -> dict[str, float]:
@@ -98,7 +98,7 @@ def lost_in_bf16(regularizer, model, task, batch, loss) -> float:
 def time_steps(parts, train, names: list[str], device: str, num_steps: int) -> float:
     """Return seconds per update."""
     config = read_recipe("demo", [f"device={device}", f"train.regularizers={json.dumps(names)}"])
-    stage = build_stage(replace(parts, config=config), 0, train)
+    stage = build_stage(replace(parts, plan=Plan.build(config)), 0, train)
     parts.model.train()
     records = run_stage(stage, TrainState())
     next(records)

@@ -19,9 +19,8 @@ import torch
 
 from plait.config import RunConfig
 from plait.data.loading import load_data
-from plait.training.build import build
+from plait.training.build import build, build_stage
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage
-from plait.training.plan import build_stage
 
 NUM_WINDOWS = 7
 PEER_WARM_UP = 10

@@ -36,11 +36,10 @@ from plait.model.encoder import load_encoder
 from plait.model.kernels import attend, usable
 from plait.model.products import BOUND, compare_products
 from plait.model.sources import find_encoder
-from plait.training.build import Parts, build
+from plait.training.build import Parts, build, build_stage
 from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from plait.training.graphs import Graphs
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage
-from plait.training.plan import build_stage
 from plait.types import Tokens
 
 TOGETHER = "train.schedule={name='round-robin', together=true}"

@@ -32,7 +32,7 @@ WIDTH = 80
 
 # Family -> where its registry and its contract are.
 CONTRACTS = {
-    "task kind": ("plait.tasks.kind", "TASK_KINDS", "Kind"),
+    "task-kind": ("plait.tasks", "TASK_KINDS", "Kind"),
     "schedule": ("plait.methods.schedules", "SCHEDULES", "Schedule"),
     "loss": ("plait.methods.losses", "LOSSES", "Loss"),
     "head": ("plait.model.heads", "HEADS", "Head"),

@@ -180,8 +180,8 @@ def run_command(command: str) -> str:
 NEED_OTHERS = {"from_tasks", "unseen", "calibrated"}
 """Settings that only work together with other settings; pin.toml sets them."""
 
-NOT_PINNED = {"listener/tensorboard"}
-"""Parts that do not affect training."""
+NOT_PINNED = {"listener/tensorboard", *(f"task-kind/{kind}" for kind in TABLES["kinds"])}
+"""Parts that do not affect training, and the task kinds, which every recipe has."""
 
 # --- Facts as text ------------------------------------------------------------------------
 

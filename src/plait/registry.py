@@ -145,13 +145,30 @@ class Registry(Generic[T]):
                 raise RecipeError(f"{where}.{setting.name} must be set for {self.family} {name!r}")
         return self[name], checked
 
+    def bind(self, table: str | Mapping[str, Any], where: str) -> Part[T]:
+        """Check a part's name and settings, and return what builds it."""
+        return Part(*self.validate(table, where), where)
+
     def build(self, table: str | Mapping[str, Any], where: str, *context: Any) -> T:
-        """Make a part from a recipe's name or table, after its context."""
-        part, settings = self.validate(table, where)
+        """Build a part from a recipe's name or table, after its context."""
+        return self.bind(table, where).build(*context)
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """A part whose settings are checked. One with memory is built anew for each run."""
+
+    cls: type[T]
+    settings: Mapping[str, Any]
+    where: str
+    """Key of the recipe, for errors."""
+
+    def build(self, *context: Any) -> T:
+        """Build the part; a ValueError becomes a RecipeError that names the key."""
         try:
-            return part(*context, **settings)
+            return self.cls(*context, **self.settings)
         except ValueError as error:
-            raise RecipeError(f"{where}: {error}") from error
+            raise RecipeError(f"{self.where}: {error}") from error
 
 
 def _check(annotation: Any, value: Any, where: str) -> Any:

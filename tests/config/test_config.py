@@ -367,7 +367,7 @@ def test_overrides_that_cannot_be(folder, override, message):
             "tasks.moods.kind must be set; or did you mean tasks.mood?",
         ),
         ("[tasks.mood]\nlabels = 1", "tasks.mood: labels must give the number of classes"),
-        ("[tasks.mood]\nkind = 'multi'", "tasks.mood: there is no task kind 'multi'"),
+        ("[tasks.mood]\nkind = 'multi'", "tasks.mood: there is no task-kind 'multi'"),
         ("[train]\nlr = -1.0", "train.lr = -1.0: should be greater than 0"),
         ("[tasks.'my mood']\nkind = 'binary'", "tasks has 'my mood', and a name here has letters"),
         ("[train]\nlr = inf", "train.lr = inf: should be a finite number"),

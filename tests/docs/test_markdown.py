@@ -29,7 +29,7 @@ from plait.cli import app
 from plait.config import list_recipes, read_ensemble, read_recipe
 from plait.inference.build import build_tasks
 from plait.registry import FAMILIES
-from plait.training.build import check_parts
+from plait.training.plan import Plan
 
 COMMANDS = typer.main.get_command(app).commands
 SHOWN = [command for block in every_block("console") for command in plait_commands(block)]
@@ -239,7 +239,7 @@ def test_recipes_are_valid(block: Block, tmp_path: Path):
     path.write_text(block.text if whole else change_of_demo(block.text), encoding="utf-8")
     members = read_ensemble(path).members.values() if "ensemble" in own else [read_recipe(path)]
     for config in members:
-        check_parts(config)
+        Plan.build(config)
         build_tasks(config)
 
 

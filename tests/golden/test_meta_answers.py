@@ -13,9 +13,8 @@ from plait.methods.aggregators import AGGREGATORS
 from plait.methods.losses import LOSSES
 from plait.methods.regularizers import Regularizer
 from plait.methods.weighting import Fixed
-from plait.training.meta import FOMAMLStep, ReptileStep, build_outer_optimizer
 from plait.training.optimizer import build_optimizer, freeze, set_rate
-from plait.training.stages.meta import FOMAML, Reptile
+from plait.training.stages.meta import FOMAML, FOMAMLStep, Reptile, ReptileStep
 from plait.training.step import Step, TaskParts
 from plait.types import Batch, Tokens
 
@@ -61,7 +60,7 @@ def make(model, kind, *tasks, weight=1.0, regularizers=(), **settings):
     parts = {task: TaskParts(half_square, weights[task], regularizers) for task in tasks}
     total = AGGREGATORS.build("sum", "aggregator")
     if isinstance(kind, Reptile):
-        outer = build_outer_optimizer(model, kind)
+        outer = kind.build_optimizer(model, STAGE, None)
         return ReptileStep(model, parts, total, outer, kind=kind, **settings)
     outer = torch.optim.SGD(model.parameters(), lr=0.1)
     return FOMAMLStep(model, parts, total, outer, kind=kind, **settings)
@@ -218,7 +217,7 @@ def parts(tiny_specs):
 def build(model, parts, kind, aggregator="sum", **settings):
     freeze(model, STAGE)
     reptile = isinstance(kind, Reptile)
-    outer = build_outer_optimizer(model, kind) if reptile else build_optimizer(model, STAGE)
+    outer = kind.build_optimizer(model, STAGE, None) if reptile else build_optimizer(model, STAGE)
     set_rate(outer, 1.0)
     total = AGGREGATORS.build(aggregator, "aggregator")
     if kind is None:

@@ -14,8 +14,8 @@ from safetensors import safe_open
 
 from plait.config import list_recipes, read_ensemble, read_recipe
 from plait.inference.build import build_tasks
-from plait.training.build import check_parts
-from plait.training.counting import plan_run
+from plait.training.counting import count_run
+from plait.training.plan import Plan
 from plait.training.run import train
 from plait.training.runs import train_ensemble
 
@@ -41,9 +41,9 @@ DEMO_SIZES = dict.fromkeys(("sentiment", "paraphrase", "similarity"), 320)
 def test_it_loads_builds_and_plans(name):
     config = read_recipe(name)
     assert config.name == name
-    check_parts(config)
+    Plan.build(config)
     build_tasks(config)
-    assert plan_run(config, SIZES | DEMO_SIZES | FIRST_SIZES).updates > 0
+    assert count_run(config, SIZES | DEMO_SIZES | FIRST_SIZES).updates > 0
 
 
 def test_bases_are_extended_by_others():

@@ -160,7 +160,7 @@ def test_a_spec_reads_back(kind):
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        ({"kind": "multi"}, "no task kind 'multi'"),
+        ({"kind": "multi"}, "no task-kind 'multi'"),
         ({"kind": 3}, "kind is a name, or a table with a name"),
         ({"kind": "classes"}, "two or more"),
         ({"kind": "classes", "labels": ["a", "a"]}, "labels has 'a' twice"),
@@ -170,7 +170,7 @@ def test_a_spec_reads_back(kind):
         ({"kind": "classes", "labels": 2, "threshold": 0.4}, "kind 'classes' has no threshold"),
         ({"kind": "score", "labels": 2}, "kind 'score' has no labels"),
         ({"kind": "score", "range": [2, 1]}, "nothing between"),
-        ({"kind": {"name": "score", "margin": 1}}, "margin is not a setting of task kind 'score'"),
+        ({"kind": {"name": "score", "margin": 1}}, "margin is not a setting of task-kind 'score'"),
     ],
 )
 def test_wrong_settings_are_refused(table, sentence):
@@ -222,5 +222,5 @@ def test_a_new_kind_is_one_class(ordinal, tiny_recipe, tmp_path):
 
 
 def test_an_unknown_kind_of_a_run_is_refused_in_a_sentence(tiny_recipe):
-    with pytest.raises(RecipeError, match="no task kind 'ordinal'"):
+    with pytest.raises(RecipeError, match="no task-kind 'ordinal'"):
         read_recipe(tiny_recipe(), ["tasks.mood.kind='ordinal'"])

@@ -11,13 +11,13 @@ from plait.model.sources import find_encoder
 from plait.training.alone import plan_alone
 from plait.training.amounts import Amounts
 from plait.training.build import load_named_texts
-from plait.training.counting import plan_run
+from plait.training.counting import count_run
 
 ROWS = {"mood": 45, "same": 32, "near": 24}
 
 
 def taken(config, rows, task):
-    return [s.tasks[task].batches_taken for s in plan_run(config, rows).stages if task in s.tasks]
+    return [s.tasks[task].batches_taken for s in count_run(config, rows).stages if task in s.tasks]
 
 
 SCHEDULES = [
@@ -35,7 +35,7 @@ SCHEDULES = [
 def test_a_task_alone_gets_as_many_batches(tiny_recipe, schedule, more):
     config = read_recipe(tiny_recipe(), [f"train.schedule={schedule}", *more])
     for task, alone in plan_alone(config, ROWS).items():
-        plan = plan_run(alone.config, ROWS)
+        plan = count_run(alone.config, ROWS)
         assert list(alone.config.tasks) == [task]
         assert taken(alone.config, ROWS, task) == taken(config, ROWS, task) == [alone.batches]
         assert plan.updates == alone.updates == alone.batches
@@ -89,7 +89,7 @@ def test_stages_and_what_is_between_tasks(tiny_recipe):
     assert second.regularizers == ({"name": "smart", "weight": {"mood": 2.0}},)
     assert alone["near"].config.stage_config("second").regularizers == ()
     for one in alone.values():
-        plan_run(one.config, ROWS)  # what is left is a recipe that can be built
+        count_run(one.config, ROWS)  # what is left is a recipe that can be built
 
 
 def test_a_task_that_never_trains_is_left_out(tiny_recipe):
@@ -131,13 +131,13 @@ def read_all(config):
 def test_a_task_alone_is_pre_trained_on_its_own_texts(tiny_recipe):
     config = read_recipe(tiny_recipe(), WORDS)
     amounts = read_all(config)
-    joint = plan_run(config, amounts).stages[0]
+    joint = count_run(config, amounts).stages[0]
     assert joint.tasks["mlm"].passes == 3
     alone = plan_alone(config, amounts)
     for task, one in alone.items():
         assert one.config.stages == ("words", "finetune")
         assert one.config.stage_config("words").tasks == (task,)
-        words, finetune = plan_run(one.config, amounts).stages
+        words, finetune = count_run(one.config, amounts).stages
         assert words.tasks["mlm"].passes == 3  # each text is seen as often as in the joint run
         assert words.tasks["mlm"].examples < joint.tasks["mlm"].examples
         assert (words.updates, finetune.updates) == (one.pretraining, one.updates)
@@ -156,7 +156,7 @@ def test_a_contrast_stage_is_shared_out_by_turns(tiny_recipe):
     tasks = "stage.first={kind='contrast', tasks=['mood', 'same'], epochs=9, max_steps=20}"
     config = read_recipe(tiny_recipe(), ["stages=['first', 'finetune']", tasks])
     amounts = read_all(config)
-    joint = plan_run(config, amounts).stages[0]
+    joint = count_run(config, amounts).stages[0]
     assert list(joint.tasks) == ["contrast-mood", "contrast-same"]
     alone = plan_alone(config, amounts)
     assert [one.pretraining for one in alone.values()] == [10, 10, 0]

@@ -12,7 +12,7 @@ from plait.data.loading import load_data
 from plait.model.sources import find_encoder
 from plait.training.amounts import Amounts
 from plait.training.build import load_named_texts
-from plait.training.counting import plan_run
+from plait.training.counting import count_run
 from plait.training.listeners import Listener
 
 KINDS = [
@@ -51,7 +51,7 @@ def settings(kind, *more):
 @pytest.mark.parametrize("kind", KINDS)
 def test_updates_of_pre_training_are_counted_exactly(runs, kind):
     config = read_recipe(runs.recipe, settings(kind))
-    plan = plan_run(config, read_all(config))
+    plan = count_run(config, read_all(config))
     heard = Stages()
     runs.train("run", *settings(kind), listeners=[heard])
     assert {stage.name: stage.updates for stage in plan.stages} == heard.updates

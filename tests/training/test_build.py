@@ -11,8 +11,7 @@ from plait.config import read_recipe
 from plait.data.loading import load_data
 from plait.errors import EncoderError, RecipeError
 from plait.inference.build import choose_device, choose_precision
-from plait.training.build import build
-from plait.training.plan import build_stage, check_stages
+from plait.training.build import build, build_stage, check_stages
 
 
 @pytest.fixture
@@ -165,8 +164,8 @@ def test_stages_take_their_own_tasks_and_settings(make_stage):
     ],
 )
 def test_every_stage_is_checked_before_the_first(make, settings, sentence):
-    parts = make("stages=['a', 'b']", "stage.a.tasks=['mood']", *settings)
-    with pytest.raises(RecipeError, match=sentence):
+    with pytest.raises(RecipeError, match=sentence):  # noqa: PT012
+        parts = make("stages=['a', 'b']", "stage.a.tasks=['mood']", *settings)
         check_stages(parts, load_data(parts.config, parts.tokenizer, "train"))
 
 

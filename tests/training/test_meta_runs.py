@@ -13,11 +13,10 @@ from plait.config import read_recipe
 from plait.data.loading import load_data
 from plait.errors import RecipeError
 from plait.training.alone import plan_alone
-from plait.training.build import build
-from plait.training.counting import plan_run
+from plait.training.build import build, build_stage
+from plait.training.counting import count_run
 from plait.training.listeners import Listener
 from plait.training.loop import TrainState, run_stage
-from plait.training.plan import build_stage
 
 ROWS = {"mood": 45, "same": 32, "near": 24}
 REPTILE = ["train.kind={name='reptile', inner_steps=2, inner_lr=0.05}", "train.batch_size=6"]
@@ -136,7 +135,7 @@ def _noting(make, task, seen):
 def test_the_plan_counts_what_the_loop_takes(runs, kind, schedule):
     settings = [*KINDS[kind], f"train.schedule='{schedule}'", "train.epochs=3"]
     config, seen, counted = batches_seen(runs, *settings)
-    (stage,) = plan_run(config, ROWS).stages
+    (stage,) = count_run(config, ROWS).stages
     assert stage.batches_per_turn == {"reptile": 2, "fomaml": 3}[kind]
     assert counted == sum(len(rows) for _, rows in seen)
     for task, told in stage.tasks.items():
@@ -195,7 +194,7 @@ def test_refusals(runs, settings, message):
 
 def test_a_plan_refuses_too_few_batches(runs):
     with pytest.raises(RecipeError, match="a turn takes 2 batches, but near has 1"):
-        plan_run(read_recipe(runs.recipe, REPTILE), ROWS | {"near": 3})
+        count_run(read_recipe(runs.recipe, REPTILE), ROWS | {"near": 3})
 
 
 def test_no_task_meta_learns_alone(runs):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from plait.config import RunConfig, StageConfig, TaskConfig
 from plait.errors import RecipeError
 from plait.methods.schedules import SCHEDULES
-from plait.training.counting import RunPlan, plan_run, spell
+from plait.training.counting import Counts, count_run, spell
 from plait.training.loop import Stage, Stream, TrainState, run_stage
-from plait.training.plan import plan_passes
+from plait.training.plan import Plan
 from plait.training.step import StepResult
 from plait.types import Batch, Tokens
 
@@ -45,8 +45,8 @@ def make_config(schedule: dict, *, seed: int = 1, **stage: object) -> RunConfig:
     return RunConfig(name="planned", seed=seed, tasks={"a": task, "b": task}, train=train)
 
 
-def plan(schedule: dict, rows: dict[str, int], **stage: object) -> RunPlan:
-    return plan_run(make_config(schedule, **stage), rows)
+def plan(schedule: dict, rows: dict[str, int], **stage: object) -> Counts:
+    return count_run(make_config(schedule, **stage), rows)
 
 
 def run(config: RunConfig, rows: dict[str, int]) -> tuple[list, list[float], list[int]]:
@@ -65,7 +65,7 @@ def run(config: RunConfig, rows: dict[str, int]) -> tuple[list, list[float], lis
     step.optimizer.param_groups = [{"peak_lr": 1.0, "lr": 0.0}]
     streams = {}
     for task in config.tasks:
-        passes = plan_passes(config, 0, task, rows[task])
+        passes = Plan.build(config).stages[0].passes(task, rows[task])
         streams[task] = Stream(passes.num_examples, passes.batch_size, passes.seed, make)
     schedule = SCHEDULES.build(config.train.schedule, "train.schedule")
     stage = Stage("finetune", 0, config.train, config.seed, schedule, streams, step)
@@ -92,7 +92,7 @@ def test_a_plan_is_what_the_loop_does(table):
     def check(rows, seed, **stage):
         config = make_config(table, seed=seed, **stage)
         updates, rates, epochs = run(config, rows)
-        (planned,) = plan_run(config, rows).stages
+        (planned,) = count_run(config, rows).stages
         assert planned.updates == len(updates)
         assert [e.updates for e in planned.epochs] == list(Counter(epochs).values())
         for epoch in planned.epochs:
@@ -172,7 +172,7 @@ def test_each_stage_has_its_own_tasks():
     config = RunConfig(
         **{**config.model_dump(), "stages": ("warm", "all"), "stage": {"warm": {"tasks": ["a"]}}}
     )
-    made = plan_run(config, {"a": 4, "b": 8})
+    made = count_run(config, {"a": 4, "b": 8})
     assert [list(stage.tasks) for stage in made.stages] == [["a"], ["a", "b"]]
     assert [stage.updates for stage in made.stages] == [2, 6]
     assert made.updates == 8

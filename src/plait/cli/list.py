@@ -97,6 +97,7 @@ def load_families() -> None:
         "methods.schedules",
         "methods.weighting",
         "model.adapters",
+        "tasks",
         "model.encoder",
         "model.heads",
         "training.listeners",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from plait.config import EnsembleConfig, RunConfig
     from plait.training.amounts import Amounts
-    from plait.training.counting import EpochPlan, Rates, RunPlan, StagePlan, TaskPlan
+    from plait.training.counting import Counts, EpochCounts, Rates, StageCounts, TaskCounts
 
 
 def plan(
@@ -57,18 +57,19 @@ def plan(
         typer.echo(line)
 
 
-def _plan(config: RunConfig, data: str | None, rows: Sequence[str]) -> RunPlan:
+def _plan(config: RunConfig, data: str | None, rows: Sequence[str]) -> Counts:
     given = _read_rows(rows, config)
 
     from plait.config.choose import complete, find_facts, is_whole
-    from plait.training.counting import plan_run
+    from plait.training.counting import count_run
+    from plait.training.plan import Plan
     from plait.training.starting import find_width
 
     amounts = read_amounts(config, data, given)
     if not is_whole(config):
         facts = find_facts(config, amounts.rows, amounts.train)
         config, _ = complete(config, facts, find_width(config))
-    return plan_run(config, amounts)
+    return count_run(Plan.build(config), amounts)
 
 
 def _plan_members(
@@ -122,6 +123,7 @@ def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> 
     from plait.cli.display import Display
     from plait.data.loading import load_data
     from plait.training.build import load_named_texts
+    from plait.training.plan import Plan
     from plait.training.starting import find_tokenizer
 
     tokenizer = find_tokenizer(config)
@@ -130,7 +132,7 @@ def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> 
         train = load_data(
             config, tokenizer, "train", data=data, tasks=to_read, progress=display.reading
         )
-        texts = load_named_texts(config, tokenizer, data=data, progress=display.reading)
+        texts = load_named_texts(Plan.build(config), tokenizer, data=data, progress=display.reading)
         unlabelled = load_data(
             config, tokenizer, "unlabelled", data=data, tasks=to_answer, progress=display.reading
         )
@@ -142,7 +144,7 @@ def read_amounts(config: RunConfig, data: str | None, given: dict[str, int]) -> 
 # --- writing -----------------------------------------------------------------------------
 
 
-def _describe(planned: RunPlan) -> Iterator[str]:
+def _describe(planned: Counts) -> Iterator[str]:
     known = {stage.name for stage in planned.stages}
     for name, kind in planned.pretraining.items():
         if name not in known:
@@ -157,7 +159,7 @@ def _describe(planned: RunPlan) -> Iterator[str]:
     yield f"{planned.name}: {about}{counted(planned.updates, 'update')} in {what}"
 
 
-def _describe_stage(stage: StagePlan) -> Iterator[str]:
+def _describe_stage(stage: StageCounts) -> Iterator[str]:
     epochs = counted(len(stage.epochs), "epoch")
     about = "" if stage.is_exact else "about "
     kind = f"pre-training ({stage.kind}), " if stage.pretrains else ""
@@ -178,7 +180,7 @@ def _describe_stage(stage: StagePlan) -> Iterator[str]:
     yield from _columns([titles, *_show_epochs(stage.epochs)])
 
 
-def _describe_schedule(stage: StagePlan) -> Iterator[str]:
+def _describe_schedule(stage: StageCounts) -> Iterator[str]:
     import json
 
     yield f"schedule {stage.schedule}: {stage.about}"
@@ -189,7 +191,7 @@ def _describe_schedule(stage: StagePlan) -> Iterator[str]:
         yield f"each turn has {stage.batches_per_turn} batches per task"
 
 
-def _describe_rates(stage: StagePlan) -> Iterator[str]:
+def _describe_rates(stage: StageCounts) -> Iterator[str]:
     if stage.accumulate > 1:
         yield f"one update per {stage.accumulate} turns"
     rates = stage.rates
@@ -203,7 +205,7 @@ def _describe_rates(stage: StagePlan) -> Iterator[str]:
         yield "early stopping may end the stage sooner"
 
 
-def _show_rates(rates: Rates, stage: StagePlan) -> str:
+def _show_rates(rates: Rates, stage: StageCounts) -> str:
     shown = [f"{rates.begin:.3g} at the first update"]
     if rates.peak > rates.begin:
         shown.append(f"{rates.peak:.3g} at update {rates.peak_update:,}")
@@ -213,7 +215,7 @@ def _show_rates(rates: Rates, stage: StagePlan) -> str:
     return ", ".join(shown if stage.updates > 1 else shown[:1])
 
 
-def _show_task(name: str, task: TaskPlan) -> list[str]:
+def _show_task(name: str, task: TaskCounts) -> list[str]:
     if task.seen_most == 0:
         seen = "never"
     elif task.seen_least == task.seen_most:
@@ -225,11 +227,11 @@ def _show_task(name: str, task: TaskPlan) -> list[str]:
     return [name, *(f"{number:,}" for number in numbers), f"{task.passes:.2f}", seen]
 
 
-def _show_epochs(epochs: Sequence[EpochPlan]) -> Iterator[list[str]]:
+def _show_epochs(epochs: Sequence[EpochCounts]) -> Iterator[list[str]]:
     """Yield one row per group of equal epochs."""
     from itertools import groupby
 
-    def content(epoch: EpochPlan) -> list[str]:
+    def content(epoch: EpochCounts) -> list[str]:
         numbers = (epoch.turns, epoch.updates, *epoch.batches.values())
         return [*(f"{number:,}" for number in numbers), epoch.order]
 

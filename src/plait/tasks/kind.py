@@ -267,4 +267,4 @@ class Kind(ABC):
 FLAT = ("labels", "threshold", "range")
 """Settings of kinds that are keys of [tasks.NAME] itself; others stand in the table `kind`."""
 
-TASK_KINDS: Registry[Kind] = Registry("task kind", "labels and answers of a task")
+TASK_KINDS: Registry[Kind] = Registry("task-kind", "labels and answers of a task")

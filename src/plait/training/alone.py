@@ -14,16 +14,15 @@ from plait.config import RunConfig
 from plait.config.choose import complete, find_facts, is_whole
 from plait.errors import RecipeError
 from plait.training.amounts import Amounts
-from plait.training.build import build_kind
-from plait.training.counting import plan_run
+from plait.training.counting import count_run
 from plait.training.holding import holds_out
-from plait.training.stages.meta import MetaKind
+from plait.training.plan import Plan
 from plait.training.starting import find_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plait.training.counting import StagePlan
+    from plait.training.counting import StageCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,47 +54,48 @@ def plan_alone(config: RunConfig, rows: Mapping[str, int] | Amounts) -> dict[str
     if not is_whole(config):
         facts = find_facts(config, amounts.rows, amounts.train)
         config, _ = complete(config, facts, find_width(config))
-    plan = plan_run(config, amounts)
-    for name in config.stages:
-        if isinstance(build_kind(config, name), MetaKind):
-            kind = config.stage_config(name).kind["name"]
+    plan = Plan.build(config)
+    counts = count_run(plan, amounts)
+    for stage in plan.stages:
+        if stage.kind.is_meta:
             raise RecipeError(
-                f"stage.{name} learns from several tasks ({kind}), which no task does by itself; "
-                "leave it out with -o 'stages=[...]' to train each task alone"
+                f"{stage.where} learns from several tasks ({stage.kind_name}), which no task does "
+                "by itself; leave it out with -o 'stages=[...]' to train each task alone"
             )
     alone = {}
     for task in config.tasks:
         stages = {
             stage.name: stage
-            for stage in plan.stages
+            for stage in counts.stages
             if task in stage.tasks and stage.tasks[task].batches_taken
         }
         if not stages:
             continue
         last = max(config.stages.index(name) for name in stages)
         # Behind its last fine-tuning a task has no use for what others are pre-trained for.
-        before = [name for name in config.stages[:last] if name in plan.pretraining]
-        texts = {name: _pretrain(config, name, task, amounts) for name in before}
+        before = [name for name in config.stages[:last] if name in counts.pretraining]
+        texts = {name: _pretrain(plan, name, task, amounts) for name in before}
         own = {name: settings for name, settings in texts.items() if settings is not None}
         alone[task] = _restrict(config, task, stages, own, amounts)
     return alone
 
 
-def _pretrain(config: RunConfig, name: str, task: str, amounts: Amounts) -> dict[str, Any] | None:
+def _pretrain(plan: Plan, name: str, task: str, amounts: Amounts) -> dict[str, Any] | None:
     """Return the settings of a pre-training stage for one task; None where it has no text."""
-    settings, kind = config.stage_config(name), build_kind(config, name)
+    config, stage = plan.recipe, next(stage for stage in plan.stages if stage.name == name)
+    settings, kind = stage.settings, stage.kind
     table = dict(settings.kind)
-    if task not in (settings.tasks or config.tasks):
+    if task not in stage.tasks:
         if not kind.texts:
             return None
         table["from_tasks"] = False
     own = {**config.stage.get(name, {}), "kind": table, "tasks": (task,)}
     try:
-        changed = config.model_copy(update={"stage": {**config.stage, name: own}})
-        found = amounts.examples(changed, name)
+        changed = Plan.build(config.model_copy(update={"stage": {**config.stage, name: own}}))
+        found = amounts.examples(changed.stages[stage.index], plan.tasks)
     except RecipeError:  # a task of single texts has no pairs
         return None
-    whole = amounts.examples(config, name)
+    whole = amounts.examples(stage, plan.tasks)
     if found is None or whole is None:  # a kind that does not say what it counts
         return own
     if sum(found[0].values()) < 2:
@@ -110,7 +110,7 @@ def _pretrain(config: RunConfig, name: str, task: str, amounts: Amounts) -> dict
 def _restrict(
     config: RunConfig,
     task: str,
-    stages: Mapping[str, StagePlan],
+    stages: Mapping[str, StageCounts],
     pretraining: Mapping[str, dict[str, Any]],
     amounts: Amounts,
 ) -> Alone:
@@ -145,10 +145,11 @@ def _restrict(
         updates += budget["max_steps"]
     taken = sum(stage.tasks[task].batches_taken for stage in stages.values())
     alone = RunConfig.model_validate(table)
-    if holds_out(alone):
+    own_plan = Plan.build(alone)
+    if holds_out(own_plan):
         others = {name: other for name, other in config.tasks.items() if name != task}
         alone = alone.model_copy(update={"held_out": others | config.held_out})
-    before = plan_run(alone, amounts).updates - updates if pretraining else 0
+    before = count_run(own_plan, amounts).updates - updates if pretraining else 0
     return Alone(alone, taken, updates, before)
 
 
@@ -160,7 +161,7 @@ def _teach(kind: dict[str, Any] | str, task: str) -> dict[str, Any] | str:
     return {**kind, "tasks": (task,)} if task in taught else {"name": "finetune"}
 
 
-def _budget(stage: StagePlan, task: str) -> dict[str, int]:
+def _budget(stage: StageCounts, task: str) -> dict[str, int]:
     """Return the epochs and updates in which a task's batches of a stage come alone."""
     counts = stage.tasks[task]
     # An epoch of the task alone is one pass, whose last update may be of fewer batches.
@@ -169,7 +170,7 @@ def _budget(stage: StagePlan, task: str) -> dict[str, int]:
     return {"epochs": whole + (rest > 0), "max_steps": updates}
 
 
-def _spread(stage: StagePlan, every: int | str, updates: int) -> int | str:
+def _spread(stage: StageCounts, every: int | str, updates: int) -> int | str:
     """Return after how many updates to score dev, for as many chances to be the best model."""
     if every == "end":
         return every

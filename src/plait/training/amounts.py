@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from plait.errors import RecipeError
-from plait.inference.build import build_tasks
-from plait.training.build import build_kind, find_taught, stage_tasks
 from plait.training.stages.base import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plait.config import RunConfig
     from plait.data import Dataset
+    from plait.inference.scoring import Task
+    from plait.training.plan import StagePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +33,25 @@ class Amounts:
         """Training rows by task."""
         return dict(self.given) | {task: len(dataset) for task, dataset in self.train.items()}
 
-    def stage_rows(self, config: RunConfig, name: str) -> dict[str, int]:
+    def stage_rows(self, stage: StagePlan) -> dict[str, int]:
         """Training rows by task that a stage learns from; a teacher makes those of more."""
-        more = self.answered_rows(config, name)
+        more = self.answered_rows(stage)
         return {task: count + more.get(task, 0) for task, count in self.rows.items()}
 
-    def answered_rows(self, config: RunConfig, name: str) -> dict[str, int]:
+    def answered_rows(self, stage: StagePlan) -> dict[str, int]:
         """Rows without labels by task that a stage's teacher answers."""
-        taught = find_taught(config, name)
-        return {task: len(self.unlabelled[task]) for task in taught if task in self.unlabelled}
+        return {
+            task: len(self.unlabelled[task]) for task in stage.taught if task in self.unlabelled
+        }
 
-    def examples(self, config: RunConfig, name: str) -> tuple[dict[str, int], bool] | None:
+    def examples(
+        self, stage: StagePlan, tasks: Mapping[str, Task]
+    ) -> tuple[dict[str, int], bool] | None:
         """Count a pre-training stage's examples of a pass by stream, and say whether it is exact.
 
         It is where all its texts were read. None where the kind, or unread files, do not say.
         """
-        kind, tasks = build_kind(config, name), build_tasks(config)
-        stream, chosen = config.stage_config(name).kind["name"], stage_tasks(config, name)
+        kind, stream, chosen = stage.kind, stage.kind_name, stage.learned
         if kind.on_labels:
             counts = {
                 f"{stream}-{task}": kind.count(Sources({task: tasks[task]}, self.train, {})) or 0
@@ -71,5 +72,5 @@ class Amounts:
         try:
             known = kind.count(Sources(read, self.train, texts))
         except ValueError as error:
-            raise RecipeError(f"stage.{name}.kind: {error}") from error
+            raise RecipeError(f"{stage.where}.kind: {error}") from error
         return None if known is None else ({stream: known + more}, not more)

@@ -1,52 +1,41 @@
-"""A recipe becomes parts: tasks, model, data, stages."""
+"""Build a plan's parts: the model, what reads its data, and each stage's step and streams."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from plait.data import (
-    Collator,
-    Tokenizer,
-    build_augmentation,
-    find_held_out,
-    find_root,
-    load_texts,
-)
+from plait.data import Buckets, Collator, Tokenizer, find_held_out, find_root, load_texts
 from plait.data.loading import hold_out, name_progress
-from plait.errors import RecipeError, suggest
-from plait.inference.build import (
-    build_collator,
-    build_model,
-    build_tasks,
-    choose_device,
-    choose_precision,
-)
+from plait.errors import RecipeError
+from plait.inference.build import build_collator, build_model, choose_device, choose_precision
 from plait.inference.scoring import Task
-from plait.methods.aggregators import AGGREGATORS
-from plait.methods.regularizers import REGULARIZERS
-from plait.methods.schedules import SCHEDULES
-from plait.methods.weighting import WEIGHTINGS
-from plait.model.adapters import ADAPTERS
-from plait.model.encoder import ARCHITECTURES, load_encoder
+from plait.model.encoder import load_encoder
 from plait.model.multitask import MultitaskModel
 from plait.model.sources import find_encoder, hash_weights
-from plait.registry import load_plugins
-from plait.training.listeners import LISTENERS
-from plait.training.loop import seed_everything
-from plait.training.meta import check_meta, meta_settings
-from plait.training.stages import STAGE_KINDS
-from plait.training.stages.meta import MetaKind
+from plait.training.delivery import fit_together, make_stream
+from plait.training.loop import Route, Stage, Stream, seed_everything
+from plait.training.optimizer import freeze
+from plait.training.plan import Plan
+from plait.training.stages import Material
+from plait.training.step import TaskParts
 from plait.training.team import ALONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
 
     from plait.config import RunConfig, StageConfig
     from plait.data import Dataset
-    from plait.training.stages import StageKind
+    from plait.methods.aggregators import Aggregator
+    from plait.methods.regularizers import Regularizer
+    from plait.methods.weighting import Weighting
+    from plait.training.plan import StagePlan
+    from plait.training.stages import Objective
     from plait.training.starting import Start
     from plait.training.team import Team
 
@@ -58,8 +47,7 @@ if TYPE_CHECKING:
 class Parts:
     """A run, built."""
 
-    config: RunConfig
-    tasks: dict[str, Task]
+    plan: Plan
     model: MultitaskModel
     tokenizer: Tokenizer
     collator: Collator
@@ -72,16 +60,26 @@ class Parts:
     team: Team = ALONE
     """The processes that train it."""
 
+    @property
+    def config(self) -> RunConfig:
+        """The recipe."""
+        return self.plan.recipe
 
-def build(config: RunConfig, start: Start | None = None, team: Team = ALONE) -> Parts:
-    """Make everything but the data; what the recipe gets wrong comes out here.
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """The recipe's tasks."""
+        return self.plan.tasks
+
+
+def build(plan: Plan | RunConfig, start: Start | None = None, team: Team = ALONE) -> Parts:
+    """Build everything but the data and the stages.
 
     With a `start`, encoder, tokenizer and heads are those of a run.
     """
-    check_parts(config)
-    tasks = build_tasks(config)
+    plan = plan if isinstance(plan, Plan) else Plan.build(plan)
+    config, tasks = plan.recipe, plan.tasks
     if start is not None:
-        return _build_from(config, start, tasks, team)
+        return _build_from(plan, start, team)
     source = config.encoder
     files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
     encoder = load_encoder(
@@ -95,8 +93,7 @@ def build(config: RunConfig, start: Start | None = None, team: Team = ALONE) -> 
     model = build_model(config, encoder, tasks).to(device)
     tokenizer = Tokenizer.from_file(files.tokenizer)
     return Parts(
-        config=config,
-        tasks=tasks,
+        plan=plan,
         model=model,
         tokenizer=tokenizer,
         collator=build_collator(config, tokenizer),
@@ -112,16 +109,16 @@ def build(config: RunConfig, start: Start | None = None, team: Team = ALONE) -> 
     )
 
 
-def _build_from(config: RunConfig, start: Start, tasks: dict[str, Task], team: Team) -> Parts:
+def _build_from(plan: Plan, start: Start, team: Team) -> Parts:
+    config = plan.recipe
     device = choose_device(config.device)
     encoder = start.build_encoder(config)
     seed_everything(config.seed)
-    model = build_model(config, encoder, tasks)
+    model = build_model(config, encoder, plan.tasks)
     start.fill(model, config)
     tokenizer = Tokenizer.from_file(start.folder.tokenizer)
     return Parts(
-        config=config,
-        tasks=tasks,
+        plan=plan,
         model=model.to(device),
         tokenizer=tokenizer,
         collator=build_collator(config, tokenizer),
@@ -133,120 +130,15 @@ def _build_from(config: RunConfig, start: Start, tasks: dict[str, Task], team: T
     )
 
 
-def check_parts(config: RunConfig) -> None:
-    """Refuse unknown parts and settings before anything slow begins."""
-    load_plugins(config.plugins)
-    ARCHITECTURES.validate(config.encoder.architecture, "encoder.architecture")
-    for i, table in enumerate(config.listeners):
-        LISTENERS.validate(table, f"listeners.{i}")
-    for name, task in config.tasks.items():
-        if task.adapter is not None:
-            ADAPTERS.validate(task.adapter, f"tasks.{name}.adapter")
-        for i, table in enumerate(task.augment):
-            build_augmentation(table, task, f"tasks.{name}.augment.{i}")
-    for index, name in enumerate(config.stages):
-        stage = config.stage_config(name)
-        where = f"stage.{name}"
-        _check_kind(config, index)
-        SCHEDULES.validate(stage.schedule, f"{where}.schedule")
-        AGGREGATORS.validate(stage.aggregator, f"{where}.aggregator")
-        WEIGHTINGS.validate(stage.weighting, f"{where}.weighting")
-        for i, table in enumerate(stage.regularizers):
-            place = f"{where}.regularizers.{i}"
-            try:
-                REGULARIZERS.build(table, place).check(config.tasks)
-            except ValueError as error:
-                raise RecipeError(f"{place}: {error}") from error
-    _check_unlabelled(config)
-
-
-NOT_PRETRAINING = ("schedule", "aggregator", "weighting", "regularizers", "early_stopping")
-"""Settings of a stage that mean nothing where it trains on one stream of bare texts."""
-
-
-def build_kind(config: RunConfig, name: str) -> StageKind:
-    """Make what says what a stage trains on."""
-    return STAGE_KINDS.build(config.stage_config(name).kind, f"stage.{name}.kind")
-
-
-def _check_kind(config: RunConfig, index: int) -> None:
-    """Refuse what a stage that pre-trains cannot be told, and one that would be for nothing."""
-    name = config.stages[index]
-    kind, where = build_kind(config, name), f"stage.{name}"
-    for texts in kind.texts:
-        if texts not in config.texts:
-            raise RecipeError(
-                f"{where}.kind.texts names {texts!r}, but there is no "
-                f"[texts.{texts}]{suggest(texts, config.texts)}"
-            )
-    trained = config.stage_config(name).tasks or tuple(config.tasks)
-    for task in kind.taught:
-        if task not in trained:
-            raise RecipeError(
-                f"{where}.kind.tasks names {task!r}, which the stage does not train"
-                f"{suggest(task, trained)}"
-            )
-    if isinstance(kind, MetaKind):
-        check_meta(config, name, kind)
-    if not kind.pretrains:
-        return
-    for key in NOT_PRETRAINING:
-        if key in config.stage.get(name, {}):
-            raise RecipeError(f"{where}.{key}: a stage that pre-trains has no use for it")
-    pretrain = [build_kind(config, other).pretrains for other in config.stages]
-    if all(pretrain[index:]) and not all(pretrain):
-        raise RecipeError(
-            f"stages: {name!r} pre-trains after the last fine-tuning, whose best checkpoint is "
-            "what a run keeps; put it before"
-        )
-
-
-def stage_tasks(config: RunConfig, name: str) -> tuple[str, ...]:
-    """Return the tasks that a stage learns from."""
-    tasks = config.stage_config(name).tasks or tuple(config.tasks)
-    if not build_kind(config, name).on_labels:
-        return tasks
-    return tuple(task for task in tasks if config.tasks[task].touch_encoder)
-
-
-def find_taught(config: RunConfig, name: str) -> tuple[str, ...]:
-    """Return the tasks that a stage's teacher is asked about; none where it has no teacher."""
-    kind = build_kind(config, name)
-    trained = config.stage_config(name).tasks or tuple(config.tasks)
-    return (kind.taught or trained) if kind.teacher else ()
-
-
-def _check_unlabelled(config: RunConfig) -> None:
-    """Refuse files without labels where nobody answers them."""
-    taught = {task for name in config.stages for task in find_taught(config, name)}
-    for task, settings in config.tasks.items():
-        if settings.unlabelled and task not in taught and task in config.trained_tasks:
-            raise RecipeError(
-                f"tasks.{task}.unlabelled names files, but no stage has a teacher that answers "
-                "them; let one distil (kind = { name = 'distill', teacher = RUN })"
-            )
-
-
-def stage_settings(config: RunConfig, name: str) -> StageConfig:
-    """Return a stage's settings, without those of [train] that its kind has no use for."""
-    settings, kind = config.stage_config(name), build_kind(config, name)
-    if isinstance(kind, MetaKind):
-        return meta_settings(settings, kind)
-    if not kind.pretrains:
-        return settings
-    fields = type(settings).model_fields
-    return settings.model_copy(update={key: fields[key].default for key in NOT_PRETRAINING})
-
-
 def load_named_texts(
-    config: RunConfig,
+    plan: Plan,
     tokenizer: Tokenizer,
     *,
     data: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Dataset]:
     """Read the [texts.NAME] that some stage names."""
-    named = {texts for name in config.stages for texts in build_kind(config, name).texts}
+    config, named = plan.recipe, plan.texts
     found = {
         name: load_texts(
             name,
@@ -263,3 +155,211 @@ def load_named_texts(
         if name in named
     }
     return hold_out(found, find_held_out(config, find_root(config.data, data)))
+
+
+# --- stages ------------------------------------------------------------------------------
+
+
+class _StageParts(NamedTuple):
+    """What of a stage is made without touching the model's memory."""
+
+    aggregator: Aggregator
+    weighting: Weighting
+    regularizers: list[Regularizer]
+    objectives: dict[str, Objective]
+    streams: dict[str, Stream]
+    together: Buckets | None
+    """Sizes of the tasks' batches as one, where they can go through the encoder as one."""
+
+
+def check_stages(
+    parts: Parts,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset] | None = None,
+    unlabelled: Mapping[str, Dataset] | None = None,
+) -> None:
+    """Refuse what no stage can do with the data there is, before the first one trains."""
+    for stage in parts.plan.stages:
+        _build_parts(parts, stage, train, texts or {}, {}, unlabelled or {})
+
+
+def build_stage(
+    parts: Parts,
+    index: int,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset] | None = None,
+    restore: Callable[[], object] | None = None,
+    answers: Mapping[str, Tensor] | None = None,
+    unlabelled: Mapping[str, Dataset] | None = None,
+) -> Stage:
+    """Make the parts of one stage: schedule, streams of batches, optimizer, step.
+
+    Heads that only this stage trains are put into the model; drop_heads takes them out.
+    `restore` reads the model's weights back once they are in, before anything copies them;
+    `answers` are a teacher's to the training rows, by task, the `unlabelled` ones behind.
+    """
+    plan = parts.plan.stages[index]
+    made = _build_parts(parts, plan, train, texts or {}, answers or {}, unlabelled or {})
+    for task, objective in made.objectives.items():
+        if objective.head is not None:
+            parts.model.add_head(task, objective.head.to(parts.device))
+    if restore is not None:
+        restore()
+    optimizer = plan.kind.build_optimizer(parts.model, plan.settings, made.weighting)
+    tasks = parts.config.tasks
+    step = plan.kind.build_step(
+        parts.model,
+        {
+            task: TaskParts(
+                objective.loss, tasks[task].weight if task in tasks else 1.0, made.regularizers
+            )
+            for task, objective in made.objectives.items()
+        },
+        made.aggregator,
+        optimizer,
+        weighting=made.weighting,
+        clip=plan.settings.clip,
+        autocast=parts.autocast,
+        team=parts.team,
+        graphs=parts.config.graphs and not plan.kind.is_meta,
+        together=made.together,
+        average=plan.settings.average,
+    )
+    stage = Stage(
+        name=plan.name,
+        index=index,
+        config=plan.settings,
+        seed=plan.seed,
+        schedule=plan.schedule,
+        streams=made.streams,
+        step=step,
+        team=parts.team,
+    )
+    for regularizer in made.regularizers:
+        regularizer.moves_between = plan.kind.is_meta
+        regularizer.begin(parts.model, stage.num_steps())
+    return stage
+
+
+def drop_heads(parts: Parts) -> None:
+    """Take out of the model the heads that a stage had for itself."""
+    for task in stage_heads(parts):
+        parts.model.drop_head(task)
+
+
+def stage_heads(parts: Parts) -> list[str]:
+    """Return the names of the heads that the stage at hand has for itself."""
+    names = [key.removeprefix("task-") for key in parts.model.heads]
+    return [name for name in names if name not in parts.tasks]
+
+
+def _build_parts(
+    parts: Parts,
+    plan: StagePlan,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset],
+    answers: Mapping[str, Tensor],
+    unlabelled: Mapping[str, Dataset],
+) -> _StageParts:
+    for task in plan.tasks:
+        if task not in train:
+            raise RecipeError(f"tasks.{task}.train names no files, but {plan.where} trains on it")
+    objectives = _find_objectives(parts, plan, train, texts, answers, unlabelled)
+    _freeze(parts, plan.settings, objectives, plan.where)
+    passes = {task: plan.passes(task, one.num_examples) for task, one in objectives.items()}
+    route = plan.route(passes)
+    most = max(map(len, route.find_turns()))
+    made = _StageParts(
+        plan.aggregator.build(),
+        plan.weighting.build(tuple(objectives), parts.device),
+        [part.build() for part in plan.regularizers],
+        objectives,
+        {task: make_stream(parts, passes[task], one) for task, one in objectives.items()},
+        fit_together(parts, objectives, passes) if most > 1 else None,
+    )
+    _check_comparing(made, route, plan.where)
+    return made
+
+
+def _check_comparing(made: _StageParts, route: Route, where: str) -> None:
+    """Refuse parts that compare tasks where every update has but one of several."""
+    settings = route.config
+    if made.aggregator.per_task:
+        told = f"aggregator = {settings.aggregator['name']!r} weighs the gradients"
+    elif made.weighting.compares:
+        told = f"weighting = {settings.weighting['name']!r} compares the losses"
+    else:
+        return
+    if len(made.objectives) > 1 and not _mixes(route):
+        raise RecipeError(
+            f"{where}.{told} of several tasks, but each update of schedule "
+            f"{settings.schedule['name']!r} has one: take a round-robin with together = true, "
+            "simultaneous, or a schedule that mixes tasks with accumulate above 1"
+        )
+
+
+def _mixes(route: Route) -> bool:
+    """Say whether any update of a stage takes batches of two tasks."""
+    for epoch in range(route.config.epochs):
+        turns = route.turns(epoch)
+        while window := list(islice(turns, route.config.accumulate)):
+            if len({task for turn in window for task in turn}) > 1:
+                return True
+    return False
+
+
+def _find_objectives(
+    parts: Parts,
+    plan: StagePlan,
+    train: Mapping[str, Dataset],
+    texts: Mapping[str, Dataset],
+    answers: Mapping[str, Tensor],
+    unlabelled: Mapping[str, Dataset],
+) -> dict[str, Objective]:
+    kind = plan.kind
+    tasks = {task: parts.tasks[task] for task in plan.learned}
+    for task, own in tasks.items():
+        labels = train[task].labels
+        assert labels is not None, f"{task} is unlabelled"
+        own.loss.begin(labels, parts.device)
+    material = Material(
+        parts.model.encoder,
+        parts.tokenizer,
+        parts.collator,
+        tasks,
+        train,
+        {wanted: texts[wanted] for wanted in kind.texts},
+        answers,
+        unlabelled,
+    )
+    try:
+        with torch.random.fork_rng(devices=[]):
+            seed_everything(plan.seed, plan.index)  # heads of the stage's own start from here
+            objectives = kind.objectives(material)
+    except ValueError as error:
+        raise RecipeError(f"{plan.where}.kind: {error}") from error
+    for task, objective in objectives.items():
+        if objective.head is not None and task in parts.tasks:
+            raise RecipeError(
+                f"tasks.{task} has the name under which {plan.where} logs its loss; "
+                "call the task otherwise"
+            )
+    return objectives
+
+
+def _freeze(
+    parts: Parts, settings: StageConfig, objectives: Mapping[str, Objective], where: str
+) -> None:
+    """Let train what the stage trains."""
+    heads = [objective.head for objective in objectives.values() if objective.head is not None]
+    if not heads:
+        freeze(parts.model, settings)
+        return
+    freeze(parts.model, settings.model_copy(update={"tasks": tuple(objectives)}))
+    encoder = parts.model.encoder
+    if all(head.takes == "hidden" for head in heads):  # nothing depends on the pooler
+        for name, parameter in encoder.named_parameters():
+            if encoder.is_pooler(name):
+                parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in encoder.parameters()):
+        raise RecipeError(f"{where}: the encoder is frozen, and it is all that pre-training keeps")

@@ -13,27 +13,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait.errors import RecipeError
-from plait.inference.build import build_tasks
 from plait.methods.schedules import SCHEDULES
 from plait.training.amounts import Amounts
-from plait.training.build import build_kind, check_parts, stage_settings
-from plait.training.loop import Route
 from plait.training.optimizer import rate_factor
-from plait.training.plan import plan_passes
+from plait.training.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from plait.config import RunConfig, StageConfig
     from plait.methods.schedules import Turn
-    from plait.training.loop import Passes
+    from plait.training.loop import Passes, Route
+    from plait.training.plan import StagePlan
 
 MOST_SEGMENTS = 8
 """Pieces of an epoch's order that are written out."""
 
 
 @dataclass(frozen=True, slots=True)
-class TaskPlan:
+class TaskCounts:
     """What one task has, and how much of it a stage uses."""
 
     examples: int
@@ -53,7 +51,7 @@ class TaskPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochPlan:
+class EpochCounts:
     """What one epoch does; `epoch` counts from 1."""
 
     epoch: int
@@ -75,7 +73,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class StagePlan:
+class StageCounts:
     """What one stage does."""
 
     name: str
@@ -98,19 +96,19 @@ class StagePlan:
     layer_decay: float
     """What each layer's rate is of that of the layer above; the encoder's is the top one's."""
     may_stop_early: bool
-    tasks: dict[str, TaskPlan]
+    tasks: dict[str, TaskCounts]
     unlabelled: dict[str, int]
     """Of the examples of tasks, those that have no label but a teacher's answer."""
-    epochs: list[EpochPlan]
+    epochs: list[EpochCounts]
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlan:
+class Counts:
     """What a run does, stage after stage."""
 
     name: str
     updates: int
-    stages: list[StagePlan]
+    stages: list[StageCounts]
     pretraining: dict[str, str]
     """Stages that pre-train, with their kinds. Those that are not among `stages` are not counted:
     how many texts they have is known once those have been read."""
@@ -120,82 +118,53 @@ class RunPlan:
         return asdict(self)
 
 
-def plan_run(config: RunConfig, rows: Mapping[str, int] | Amounts) -> RunPlan:
-    """Plan a recipe for tasks of so many training rows.
+def count_run(plan: Plan | RunConfig, rows: Mapping[str, int] | Amounts) -> Counts:
+    """Count what a run does for tasks of so many training rows.
 
     Stages that pre-train are exact where the rows themselves were read, which alone says how many
     texts they have without doubles; from mere numbers they are estimated, as if none were double.
     """
-    check_parts(config)
-    build_tasks(config)
+    plan = plan if isinstance(plan, Plan) else Plan.build(plan)
     amounts = rows if isinstance(rows, Amounts) else Amounts(rows)
-    pretraining = {
-        name: config.stage_config(name).kind["name"]
-        for name in config.stages
-        if build_kind(config, name).pretrains
-    }
+    pretraining = {stage.name: stage.kind_name for stage in plan.stages if stage.kind.pretrains}
     stages = []
-    for i, name in enumerate(config.stages):
-        if name not in pretraining:
-            route = _find_route(config, i, amounts.stage_rows(config, name))
-            answered = amounts.answered_rows(config, name)
-            stages.append(_plan_stage(route, pretrains=False, unlabelled=answered))
-        elif (found := amounts.examples(config, name)) is not None:
-            route = _find_text_route(config, i, found[0])
-            stages.append(_plan_stage(route, pretrains=True, is_exact=found[1]))
-    return RunPlan(config.name, sum(stage.updates for stage in stages), stages, pretraining)
+    for stage in plan.stages:
+        if not stage.kind.pretrains:
+            route = _find_route(stage, amounts.stage_rows(stage))
+            stages.append(_count_stage(stage, route, unlabelled=amounts.answered_rows(stage)))
+        elif (found := amounts.examples(stage, plan.tasks)) is not None:
+            if not any(found[0].values()):
+                raise RecipeError(f"{stage.where}.kind: there is no text to train on")
+            route = _make_route(stage, found[0])
+            stages.append(_count_stage(stage, route, is_exact=found[1]))
+    return Counts(plan.recipe.name, sum(stage.updates for stage in stages), stages, pretraining)
 
 
-def _find_text_route(config: RunConfig, index: int, examples: Mapping[str, int]) -> Route:
-    """Make the route of a stage that pre-trains, on so many examples of each stream."""
-    name = config.stages[index]
-    if not any(examples.values()):
-        raise RecipeError(f"stage.{name}.kind: there is no text to train on")
-    return _make_route(config, index, examples)
-
-
-def _find_route(config: RunConfig, index: int, rows: Mapping[str, int]) -> Route:
-    name = config.stages[index]
-    tasks = stage_settings(config, name).tasks or tuple(config.tasks)
-    for task in tasks:
+def _find_route(stage: StagePlan, rows: Mapping[str, int]) -> Route:
+    for task in stage.tasks:
         if task not in rows:
-            raise RecipeError(f"tasks.{task}.train names no files, but stage.{name} trains on it")
-    return _make_route(config, index, {task: rows[task] for task in tasks})
+            raise RecipeError(f"tasks.{task}.train names no files, but {stage.where} trains on it")
+    return _make_route(stage, {task: rows[task] for task in stage.tasks})
 
 
-def _make_route(config: RunConfig, index: int, examples: Mapping[str, int]) -> Route:
-    name = config.stages[index]
-    settings = stage_settings(config, name)
-    return Route(
-        name=name,
-        index=index,
-        config=settings,
-        seed=config.seed,
-        schedule=SCHEDULES.build(settings.schedule, f"stage.{name}.schedule"),
-        streams={
-            stream: plan_passes(config, index, stream, count) for stream, count in examples.items()
-        },
-    )
+def _make_route(stage: StagePlan, examples: Mapping[str, int]) -> Route:
+    return stage.route({task: stage.passes(task, count) for task, count in examples.items()})
 
 
-def _plan_stage(
+def _count_stage(
+    stage: StagePlan,
     route: Route,
     *,
-    pretrains: bool,
     is_exact: bool = True,
     unlabelled: Mapping[str, int] | None = None,
-) -> StagePlan:
-    config, where = route.config, f"stage.{route.name}.schedule"
-    try:
-        route.find_turns()
-    except ValueError as error:
-        raise RecipeError(f"{where}: {error}") from error
+) -> StageCounts:
+    config = route.config
     updates = route.num_steps()
     walks = {
         task: _Walk(passes, route.schedule.keeps_place(task))
         for task, passes in route.streams.items()
     }
-    epochs: list[EpochPlan] = []
+    epochs: list[EpochCounts] = []
     left = updates
     while left and len(epochs) < config.epochs:
         turns = list(route.turns(len(epochs)))
@@ -206,23 +175,23 @@ def _plan_stage(
         for task, walk in walks.items():
             walk.advance(counts[task])
         batches = {task: counts[task] * walk.passes.per_turn for task, walk in walks.items()}
-        epochs.append(EpochPlan(len(epochs) + 1, len(turns), made, batches, spell(turns)))
+        epochs.append(EpochCounts(len(epochs) + 1, len(turns), made, batches, spell(turns)))
     name = config.schedule["name"]
-    return StagePlan(
+    return StageCounts(
         name=route.name,
-        kind=config.kind["name"],
-        pretrains=pretrains,
+        kind=stage.kind_name,
+        pretrains=stage.kind.pretrains,
         is_exact=is_exact,
         schedule=name,
         about=SCHEDULES.describe(name),
         settings=_settings(config),
         accumulate=config.accumulate,
-        batches_per_turn=next(iter(walks.values())).passes.per_turn,
+        batches_per_turn=stage.kind.batches_per_turn,
         updates=updates,
-        rates=_plan_rates(config, updates),
+        rates=_find_rates(config, updates),
         layer_decay=config.layer_decay,
         may_stop_early=config.early_stopping is not None,
-        tasks={task: walk.plan() for task, walk in walks.items()},
+        tasks={task: walk.count() for task, walk in walks.items()},
         unlabelled=dict(unlabelled or {}),
         epochs=epochs,
     )
@@ -233,7 +202,7 @@ def _settings(config: StageConfig) -> dict[str, Any]:
     return {s.name: table.get(s.name, s.default) for s in SCHEDULES.settings(table["name"])}
 
 
-def _plan_rates(config: StageConfig, updates: int) -> dict[str, Rates]:
+def _find_rates(config: StageConfig, updates: int) -> dict[str, Rates]:
     factors = [rate_factor(config, step, updates) for step in range(updates)]
     top = max(factors)
     peaks = {"heads": config.head_lr or config.lr}
@@ -265,7 +234,7 @@ class _Walk:
             self.used[-1] += taken
             turns -= taken
 
-    def plan(self) -> TaskPlan:
+    def count(self) -> TaskCounts:
         passes, size = self.passes, self.passes.size
         length = passes.per_turn * passes.batch_size  # examples of a turn
         seen = np.zeros(passes.num_examples, dtype=np.int64)
@@ -275,7 +244,7 @@ class _Walk:
             elif used:
                 seen[passes.order(number)[: used * length]] += 1
         taken = sum(self.used) * passes.per_turn
-        return TaskPlan(
+        return TaskCounts(
             examples=size.examples,
             batch_size=passes.batch_size,
             batches=passes.num_batches,

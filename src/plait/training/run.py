@@ -38,15 +38,23 @@ from plait.inference.interrupts import count_once
 from plait.inference.scoring import Scorer, Scores, choose_room, score_baseline
 from plait.model.weights import fill_model, read_learnt, save_weights
 from plait.training.beginning import begin_heads, find_beginning
-from plait.training.build import Parts, build, build_kind, load_named_texts
+from plait.training.build import (
+    Parts,
+    build,
+    build_stage,
+    check_stages,
+    drop_heads,
+    load_named_texts,
+    stage_heads,
+)
 from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from plait.training.conflicts import ConflictSums, LossMeans
 from plait.training.holding import count_held_out, find_idle, find_missing
-from plait.training.listeners import LISTENERS, Listener, MetricsLog
+from plait.training.listeners import Listener, MetricsLog
 from plait.training.loop import Stage, StepRecord, TrainState, run_stage, task_seed
 from plait.training.memory import explain_scoring, explain_training
 from plait.training.notes import note_data, note_held_out, note_stage
-from plait.training.plan import build_stage, check_stages, drop_heads, stage_heads
+from plait.training.plan import Plan
 from plait.training.scoring import TeamScorer
 from plait.training.sharing import note_share
 from plait.training.starting import Start, find_kept, find_tokenizer, find_width
@@ -112,12 +120,10 @@ def train(
                 config, choices = complete_recipe(config, data, listeners if team.leads else ())
         compare_recipes(config, team)
         with team.one_by_host():  # an encoder may have to be fetched
-            parts = build(config, Start.find(config, folder), team)
-        heard: list[Listener] = []
-        if team.leads:
-            tables = enumerate(config.listeners)
-            heard = [*listeners, *(LISTENERS.build(table, f"listeners.{i}") for i, table in tables)]
-        lessons = Lessons(config, folder, open_teacher, data)
+            plan = Plan.build(config)
+            parts = build(plan, Start.find(config, folder), team)
+        heard = [*listeners, *(part.build() for part in plan.listeners)] if team.leads else []
+        lessons = Lessons(plan, folder, open_teacher, data)
         session = _Session(parts, folder, heard, command, lessons)
         with disk_full_told(folder.log), ExitStack() as closing:
             for listener in session.listeners:
@@ -267,13 +273,13 @@ class _Session:
         tokenizer = self.parts.tokenizer
         load = partial(load_data, config, tokenizer, data=root, progress=progress)
         data: Data = {split: load(split, tasks=wanted[split]) for split in SPLITS}
-        data["texts"] = load_named_texts(config, tokenizer, data=root, progress=progress)
+        data["texts"] = load_named_texts(self.parts.plan, tokenizer, data=root, progress=progress)
         if any(config.tasks[name].unlabelled for name in names):
             data["unlabelled"] = load("unlabelled", tasks=names)
         told += start.notes(config, self.folder.path) if start else []
         told += filter(None, [note_share(self.parts.device)])
-        idle, missing = find_idle(config), find_missing(config, root)
-        told += note_held_out(idle, missing, count_held_out(config, data))
+        idle, missing = find_idle(self.parts.plan), find_missing(self.parts.plan, root)
+        told += note_held_out(idle, missing, count_held_out(self.parts.plan, data))
         told += note_data(self.parts, data["train"], data.get("unlabelled", {}), data["dev"])
         for note in told:
             self.tell("note", note)
@@ -281,7 +287,7 @@ class _Session:
 
     def _describe(self, data: Data) -> None:
         """Write what the run is made of, or check that a resumed one is made of the same."""
-        facts = describe_data(data, count_held_out(self.config, data))
+        facts = describe_data(data, count_held_out(self.parts.plan, data))
         if not self.folder.checkpoint.exists():
             write_parts(self.folder, self.parts, facts, self.lessons.describe())
             return
@@ -355,7 +361,7 @@ class _Session:
 
         Before a stage that pre-trains, only what dev would be scored with.
         """
-        kinds = [build_kind(self.config, name) for name in self.config.stages[: index + 1]]
+        kinds = [stage.kind for stage in self.parts.plan.stages[: index + 1]]
         tasks = self.state.begun
         if not tasks or not all(kind.pretrains for kind in kinds[:-1]):
             return
@@ -382,7 +388,7 @@ class _Session:
             scores = self._score(dev)
         heads = [self.parts.model.heads[f"task-{name}"] for name in self.config.trained_tasks]
         # Where no stage scores dev behind it, the last model is kept, not the best one.
-        last = build_kind(self.config, self.config.stages[-1])
+        last = self.parts.plan.stages[-1].kind
         counts = all(head.begins for head in heads) and not last.pretrains
         if self._hear_scores({"dev": scores}, counts=counts):
             if self.team.leads:
@@ -402,7 +408,7 @@ class _Session:
 
     def _evaluation(self, stage: Stage, data: Data) -> Callable[[], dict[str, Scores]] | None:
         """Choose the rows scored while training: dev, and some of train if asked."""
-        if not data["dev"] or build_kind(self.config, stage.name).pretrains:
+        if not data["dev"] or self.parts.plan.stages[stage.index].kind.pretrains:
             return None
         dev, limit = data["dev"], stage.config.eval_limit
         some = {name: self._some(name, d, limit) for name, d in dev.items() if limit}

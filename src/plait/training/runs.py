@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from plait.config import EnsembleConfig, lists_members, read_ensemble, read_recipe
 from plait.data.storage import write_text
 from plait.errors import RecipeError, RunError, UsageError
-from plait.inference.build import build_tasks
 from plait.inference.card import update_card
 from plait.inference.ensemble import (
     compare_tasks,
@@ -28,7 +27,7 @@ from plait.inference.fitting.calibrate import calibrate, undo
 from plait.inference.folders import is_taken
 from plait.inference.teacher import open_teacher
 from plait.training import run
-from plait.training.build import check_parts
+from plait.training.plan import Plan
 from plait.training.run import Outcome
 from plait.training.team import ALONE
 
@@ -185,8 +184,7 @@ def _check_members(config: EnsembleConfig) -> None:
     """Refuse members that could not answer as one, before the first one is trained."""
     shared: dict[str, Any] = {}
     for name, member in config.members.items():
-        check_parts(member)
-        build_tasks(member)
+        Plan.build(member)
         tasks = {task: outline(spec) for task, spec in member.tasks.items()}
         shared = shared or tasks
         try:

@@ -17,7 +17,6 @@ import torch
 from plait.errors import PlaitError, RecipeError, RunError
 from plait.model.weights import read_metadata, read_weights, write_weights
 from plait.tasks import TaskSpec
-from plait.training.build import build_kind, find_taught
 from plait.training.stages import StageKind
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from plait.data import Dataset
     from plait.inference.folders import RunFolder
     from plait.tasks.kind import Floats
+    from plait.training.plan import Plan, StagePlan
 
 Progress = Callable[[str, int, int], None]
 """Called with the task, rows answered and rows in all."""
@@ -68,7 +68,7 @@ teacher."""
 class Lessons:
     """The teachers of a run's stages and what they answered."""
 
-    config: RunConfig
+    plan: Plan
     folder: RunFolder
     open_teacher: OpenTeacher | None
     data: str | None
@@ -84,8 +84,8 @@ class Lessons:
         """Refuse teachers that cannot teach the stages from number `first` on."""
         info = self.folder.info
         before = self.folder.read_json(info) if info.is_file() else {}
-        for name in self.config.stages[first:]:
-            kind = build_kind(self.config, name)
+        for stage in self.plan.stages[first:]:
+            name, kind = stage.name, stage.kind
             if not (place := kind.teacher):
                 continue
             if self._path(name).is_file() and not Path(place).exists():
@@ -99,7 +99,7 @@ class Lessons:
                     "call plait.train"
                 )
             try:
-                teacher = self.open_teacher(Path(place), self._specs(name), kind)
+                teacher = self.open_teacher(Path(place), self._specs(stage), kind)
             except PlaitError as error:
                 raise RecipeError(f"stage.{name}.kind.teacher: {error}") from error
             if kind.unseen and any(member.get("how") != "mean" for member in teacher.members):
@@ -127,13 +127,14 @@ class Lessons:
         Probabilities [rows, classes] or scores [rows], fp32; behind those to rows with labels
         those to rows without.
         """
-        name = self.config.stages[index]
+        stage = self.plan.stages[index]
+        name = stage.name
         if name not in self.facts:
             return {}
-        path, specs = self._path(name), self._specs(name)
+        path, specs = self._path(name), self._specs(stage)
         keys = {task: train[task].key for task in specs}
         more = {task: unlabelled[task].key for task in specs if task in unlabelled}
-        unseen = build_kind(self.config, name).unseen
+        unseen = stage.kind.unseen
         notes: dict[str, Any] = {"members": self.facts[name], "data": keys}
         notes |= ({"unlabelled": more} if more else {}) | ({"unseen": True} if unseen else {})
         if path.is_file() and self._read_notes(name) == notes:
@@ -144,7 +145,7 @@ class Lessons:
                 "bring it back"
             )
         teacher = self.teachers[name]
-        found = teacher.answer(self.config, list(specs), self.data, progress, unseen=unseen)
+        found = teacher.answer(self.plan.recipe, list(specs), self.data, progress, unseen=unseen)
         answers = {task: torch.from_numpy(values).float() for task, values in found.items()}
         for task, values in answers.items():
             count = len(train[task]) + (len(unlabelled[task]) if task in unlabelled else 0)
@@ -163,8 +164,8 @@ class Lessons:
                     "bring it back as it was, or train under another --out"
                 )
 
-    def _specs(self, name: str) -> dict[str, TaskSpec]:
-        return {task: self.config.tasks[task] for task in find_taught(self.config, name)}
+    def _specs(self, stage: StagePlan) -> dict[str, TaskSpec]:
+        return {task: self.plan.recipe.tasks[task] for task in stage.taught}
 
     def _path(self, name: str) -> Path:
         return self.folder.teacher / f"{name}.safetensors"

@@ -14,7 +14,8 @@ from plait.errors import RecipeError
 from plait.methods.regularizers import REGULARIZERS
 from plait.methods.regularizers.bregman import Bregman
 from plait.model.encoder import build_encoder, hub_weights
-from plait.training.build import build, check_parts
+from plait.training.build import build
+from plait.training.plan import Plan
 from plait.training.run import train
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"]
@@ -94,6 +95,6 @@ def test_all_of_smart_at_once(recipe, tmp_path, monkeypatch):
 def test_what_is_wrong_is_told_before_anything_is_loaded(recipe, table, told):
     config = recipe(table)
     with pytest.raises(RecipeError, match=rf"^stage\..*\.regularizers\.0.*{told}"):
-        check_parts(config)
+        Plan.build(config)
     with pytest.raises(RecipeError):
         build(config)

@@ -10,7 +10,8 @@ import torch
 
 from plait.config import read_recipe
 from plait.data.loading import load_data
-from plait.training import plan
+from plait.training import build as building
+from plait.training import delivery
 from plait.training.build import build
 from plait.training.team import Team
 
@@ -35,15 +36,15 @@ def test_parcels_hold_a_workers_own_rows(parts, monkeypatch, task, is_resident):
     memory = 10**9 if is_resident else 0
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (memory, memory))
     train = load_data(parts.config, parts.tokenizer, "train")
-    objective = plan._find_objectives(parts, 0, train, {}, {}, {})[task]
+    objective = building._find_objectives(parts, parts.plan.stages[0], train, {}, {}, {})[task]
     rows = torch.tensor([5, 2, 9, 0, 7])
     whole = objective.make(rows)
     shares = [slice(0, 3), slice(3, 5)]
     for rank, share in enumerate(shares):
         own = replace(parts, team=of_rank(rank))
-        passes = plan.plan_passes(parts.config, 0, task, objective.num_examples)
-        shared = replace(objective, make=partial(plan._make_share, own.team, objective))
-        parcel = plan._deliver(own, shared, passes.batch_size)(rows)
+        passes = parts.plan.stages[0].passes(task, objective.num_examples)
+        shared = replace(objective, make=partial(delivery._make_share, own.team, objective))
+        parcel = delivery._deliver(own, shared, passes.batch_size)(rows)
         batch = parcel.batch(CPU)
         assert parcel.num_examples == batch.whole == len(rows)
         assert torch.equal(batch.labels, whole.labels[share])

@@ -15,8 +15,7 @@ from plait.data import Dataset
 from plait.data.loading import load_data
 from plait.errors import RecipeError
 from plait.tasks import TaskSpec
-from plait.training.build import build
-from plait.training.plan import build_stage
+from plait.training.build import build, build_stage
 from plait.training.run import train
 from plait.training.stages.contrast import ContrastiveLoss, Partners
 

@@ -13,11 +13,10 @@ import plait
 from plait.config import read_recipe
 from plait.data.loading import load_data
 from plait.errors import RecipeError, RunError
-from plait.training.build import build, load_named_texts
+from plait.training.build import build, build_stage, drop_heads, load_named_texts
 from plait.training.checkpoint import load_state
 from plait.training.listeners import Listener
 from plait.training.loop import Cursor
-from plait.training.plan import build_stage, drop_heads
 from plait.training.run import train
 
 BEFORE = {

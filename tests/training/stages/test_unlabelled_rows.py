@@ -21,7 +21,7 @@ from plait.errors import DataError, RecipeError
 from plait.inference.ensemble import make_ensemble
 from plait.tasks import TaskSpec
 from plait.training.amounts import Amounts
-from plait.training.counting import plan_run
+from plait.training.counting import count_run
 from plait.training.listeners import Listener
 from plait.training.stages.distill import _add_answers
 from plait.training.starting import find_tokenizer
@@ -228,7 +228,7 @@ def test_they_are_counted_beforehand(recipe, teacher, run):
         train=load_data(config, tokenizer, "train"),
         unlabelled=load_data(config, tokenizer, "unlabelled"),
     )
-    planned = plan_run(config, amounts)
+    planned = count_run(config, amounts)
     assert planned.stages[0].tasks["mood"].examples == 45 + len(amounts.unlabelled["mood"])
     student = run("student", *MORE, *distill(teacher))
     assert json.loads((student / "scores.json").read_text())["steps"] == planned.updates

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.config import RunConfig, SearchConfig, read_recipe
 from plait.errors import RecipeError, UsageError
-from plait.inference.build import build_tasks
-from plait.training.build import check_parts
+from plait.training.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,13 +71,11 @@ def check_space(config: RunConfig, recipe: str, overrides: Sequence[str]) -> Non
             given = setting.partition("=")[0].strip()
             if given == key or given.startswith(f"{key}.") or key.startswith(f"{given}."):
                 raise UsageError(f"{setting!r} sets what the space searches ({key}); leave one out")
-    check_parts(config)  # what is wrong without the space is not its fault
+    Plan.build(config)  # what is wrong without the space is not its fault
     for key, choices in space.items():
         for value in choices.values or (choices.low, choices.high):
             try:
-                tried = read_recipe(recipe, [*overrides, write_override(key, value)])
-                check_parts(tried)
-                build_tasks(tried)
+                Plan.build(read_recipe(recipe, [*overrides, write_override(key, value)]))
             except RecipeError as error:
                 raise RecipeError(f'search.space, "{key}" = {show(value)}: {error}') from error
 

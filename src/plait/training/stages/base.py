@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from plait.registry import Registry
+from plait.training.optimizer import add_weighting, build_optimizer
+from plait.training.step import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    import torch
     from torch import Tensor
 
+    from plait.config import StageConfig, TaskConfig
     from plait.data import Collator, Dataset, Rows, Tokenizer
     from plait.inference.scoring import Task
+    from plait.methods.weighting import Weighting
     from plait.model.heads import Head
     from plait.model.interface import Encoder
+    from plait.model.multitask import MultitaskModel
     from plait.types import Batch
 
 
@@ -74,8 +80,18 @@ class StageKind(ABC):
     """What a stage trains: objectives by name, a task's being the task's name."""
 
     pretrains: ClassVar[bool] = True
-    """Whether it trains on texts alone: dev is not scored, and the stage has no use for a
-    schedule, aggregator, weighting or regularizers."""
+    """Whether it trains on texts alone: dev is not scored."""
+    unused: ClassVar[tuple[str, ...]] = (
+        "schedule",
+        "aggregator",
+        "weighting",
+        "regularizers",
+        "early_stopping",
+    )
+    """Settings of a stage that it does not use: refused where the recipe sets them for it."""
+    why_unused: ClassVar[str] = "a stage that pre-trains has no use for it"
+    is_meta: ClassVar[bool] = False
+    """Whether it meta-learns: from several tasks, in updates that cannot be captured."""
     on_labels: ClassVar[bool] = False
     """Whether a kind that pre-trains learns from the tasks' labelled rows, those of each task in a
     stream 'KIND-TASK'; else from bare texts in one stream, called as the kind is. Tasks with
@@ -92,6 +108,26 @@ class StageKind(ABC):
     """Which of the stage's tasks the teacher is asked about; all where empty."""
     batches_per_turn: int = 1
     """Batches of each of its tasks that a turn of the schedule takes, all of one pass."""
+
+    def settings(self, given: StageConfig) -> StageConfig:
+        """Return a stage's settings, with defaults in place of those that it does not use."""
+        fields = type(given).model_fields
+        return given.model_copy(update={key: fields[key].default for key in self.unused})
+
+    def check(self, where: str, given: StageConfig, tasks: Collection[TaskConfig]) -> None:  # noqa: B027
+        """Raise RecipeError for settings or tasks that it cannot be used with."""
+
+    def build_optimizer(
+        self, model: MultitaskModel, settings: StageConfig, weighting: Weighting
+    ) -> torch.optim.Optimizer:
+        """Build the stage's optimizer."""
+        optimizer = build_optimizer(model, settings)
+        add_weighting(optimizer, weighting, settings)
+        return optimizer
+
+    def build_step(self, *parts: Any, **settings: Any) -> Step:
+        """Build what makes an update; the arguments are those of Step."""
+        return Step(*parts, **settings)
 
     @abstractmethod
     def objectives(self, material: Material) -> dict[str, Objective]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from plait.data import Rows
 from plait.training.stages.base import STAGE_KINDS, Material, Objective, StageKind
 
@@ -11,6 +13,7 @@ class Finetune(StageKind):
     """Train the tasks on their labelled rows, each with its own head and loss."""
 
     pretrains = False
+    unused: ClassVar[tuple[str, ...]] = ()
 
     def objectives(self, material: Material) -> dict[str, Objective]:
         """Return one per task."""
