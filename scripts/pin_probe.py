@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from fnmatch import fnmatch
 from functools import cache, partial
+from importlib.util import find_spec
 from inspect import Parameter
 from io import StringIO
 from pathlib import Path
@@ -158,11 +159,19 @@ def name_recipes() -> list[str]:
     return [name for name, table in list_recipes().items() if "about" in table]
 
 
+def spell_command(command: str) -> str:
+    """Return a command as this version of plait has it; after || stands that of 0.1."""
+    now, _, before = command.partition(" || ")
+    if find_spec("plait.cli.removed") is not None:
+        return now
+    return before or re.sub(r"^((?:predict|embed) .*)--out ", r"\1--output ", now)
+
+
 def run_command(command: str) -> str:
     """Run a plait command in this process and return its standard output."""
     from plait.cli import main
 
-    words = shlex.split(command)
+    words = shlex.split(spell_command(command))
     if words[0] == "copy":
         return str(shutil.copytree(words[1], words[2]))
     if words[0] == "torchrun":
