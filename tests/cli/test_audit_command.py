@@ -56,12 +56,12 @@ def test_json_is_the_card_and_a_second_audit_takes_its_place(plait, run):
 def test_the_page_about_the_run_tells_what_was_found(plait, run, tmp_path):
     page = run / "card.md"
     plain = page.read_text(encoding="utf-8")
-    assert "was not looked at" in plain
+    assert "No bias audit was run" in plain
     plait("audit", run, "--task", "mood", "--rows", 0, "--out", tmp_path / "elsewhere.json")
     assert page.read_text(encoding="utf-8") == plain
     plait("audit", run, "--task", "mood", "--rows", 0)
     audited = page.read_text(encoding="utf-8")
-    assert "was not looked at" not in audited
+    assert "No bias audit was run" not in audited
     assert "| gendered words, own sentences | mood |" in audited
     assert "are English." in audited
     plait("audit", run, "--task", "near", "--rows", 0)
@@ -140,7 +140,7 @@ def test_what_was_tried_of_other_tasks_is_not_forgotten(plait, run):
     assert settings["english"]
     assert settings["rows"].keys() == {"mood", "near"}
     page = (run / "card.md").read_text(encoding="utf-8")
-    assert "was not looked at" not in page
+    assert "No bias audit was run" not in page
     assert "are English." in page
     assert plait("audit", run, "--rows", 10, "--no-english").code == 0  # of all tasks
-    assert "was not looked at" in (run / "card.md").read_text(encoding="utf-8")
+    assert "No bias audit was run" in (run / "card.md").read_text(encoding="utf-8")
