@@ -13,7 +13,7 @@ from csv_rows import read_rows, write_rows
 from plait.config import read_recipe
 from plait.errors import UsageError
 from plait.inference.frozen import Embedder
-from plait.inference.unlabelled import find_pairs, nearest
+from plait.inference.unlabelled import find_pairs
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_they_are_the_nearest_that_no_file_has(recipe):
 def test_small_blocks_find_the_same(recipe, monkeypatch):
     config = read_recipe(recipe)
     whole = find_pairs(config, "same")
-    monkeypatch.setattr(nearest, "BLOCK", 100)
+    monkeypatch.setattr("plait.inference.frozen.BLOCK", 100)
     assert find_pairs(config, "same").texts == whole.texts
 
 
