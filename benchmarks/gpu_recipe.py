@@ -25,6 +25,7 @@ from plait.config import RunConfig, read_recipe
 from plait.data.loading import load_data
 from plait.training.build import build, build_stage, drop_heads, load_named_texts
 from plait.training.listeners import Listener
+from plait.training.plan import Plan
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def time_stages(config: RunConfig, args: argparse.Namespace) -> dict[str, Any]:
     before = clear(args)
     parts = build(config)
     data = load_data(config, parts.tokenizer, "train", data=str(args.data))
-    texts = load_named_texts(config, parts.tokenizer, data=str(args.data))
+    texts = load_named_texts(Plan.build(config), parts.tokenizer, data=str(args.data))
     stages = {}
     for index, name in enumerate(config.stages):
         began = time.perf_counter()

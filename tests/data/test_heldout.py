@@ -16,6 +16,7 @@ from plait.data.split import Split
 from plait.errors import DataError, RecipeError, counted
 from plait.inference.card import make_card
 from plait.training.holding import find_missing
+from plait.training.plan import Plan
 
 FILES = {
     "one-train.csv": "text,y\nGood film.,1\nfresh text,0\nhalf of a pair,1\n",
@@ -286,7 +287,7 @@ def test_files_that_are_not_there_are_named(read, tmp_path):
     (tmp_path / "two-test.csv").unlink()
     for drop, missing in ((True, ("two-test.csv",)), (False, ())):
         table = {"name": "x", "tasks": TASKS, "data": {"drop_overlap": drop}}
-        assert find_missing(validate(RunConfig, table, "x"), str(tmp_path)) == missing
+        assert find_missing(Plan.build(validate(RunConfig, table, "x")), str(tmp_path)) == missing
 
 
 # --- labels of files --------------------------------------------------------------------

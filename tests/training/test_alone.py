@@ -12,6 +12,7 @@ from plait.training.alone import plan_alone
 from plait.training.amounts import Amounts
 from plait.training.build import load_named_texts
 from plait.training.counting import count_run
+from plait.training.plan import Plan
 
 ROWS = {"mood": 45, "same": 32, "near": 24}
 
@@ -124,7 +125,7 @@ WORDS = ["stages=['words', 'finetune']", "stage.words={kind='mlm', epochs=3, bat
 def read_all(config):
     """What the tiny recipe's files hold, tokenised."""
     tokenizer = Tokenizer.from_file(find_encoder(config.encoder.source).tokenizer)
-    texts = load_named_texts(config, tokenizer)
+    texts = load_named_texts(Plan.build(config), tokenizer)
     return Amounts(train=load_data(config, tokenizer, "train"), texts=texts)
 
 

@@ -14,6 +14,7 @@ from plait.training.amounts import Amounts
 from plait.training.build import load_named_texts
 from plait.training.counting import count_run
 from plait.training.listeners import Listener
+from plait.training.plan import Plan
 
 KINDS = [
     "'mlm'",
@@ -39,7 +40,7 @@ class Stages(Listener):
 
 def read_all(config):
     tokenizer = Tokenizer.from_file(find_encoder(config.encoder.source).tokenizer)
-    texts = load_named_texts(config, tokenizer)
+    texts = load_named_texts(Plan.build(config), tokenizer)
     return Amounts(train=load_data(config, tokenizer, "train"), texts=texts)
 
 

@@ -29,6 +29,7 @@ from plait.data.folders import cache_root
 from plait.data.rows import FileReport
 from plait.data.split import Extension, Place, Progress, Split, SplitName, name_groups
 from plait.errors import DataError
+from plait.tasks import Score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -333,7 +334,7 @@ def load_texts(
     """Read and tokenise texts that belong to no task, or map them from the cache."""
     # Rows are read as a task's without labels, but for the number of columns, which a task
     # has no three of: hence unchecked.
-    task = TaskConfig.model_construct(kind="score", text=texts.text, train=texts.files)
+    task = TaskConfig.model_construct(kind=Score(), text=texts.text, train=texts.files)
     return load_split(
         name,
         task,

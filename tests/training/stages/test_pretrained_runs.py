@@ -17,6 +17,7 @@ from plait.training.build import build, build_stage, drop_heads, load_named_text
 from plait.training.checkpoint import load_state
 from plait.training.listeners import Listener
 from plait.training.loop import Cursor
+from plait.training.plan import Plan
 from plait.training.run import train
 
 BEFORE = {
@@ -307,7 +308,7 @@ def test_texts_are_read_where_a_stage_names_them(recipe, nli):
     for settings, expected in (([], set()), ([named], {"nli"})):
         config = read_recipe(recipe, [*nli, *BEFORE["mlm"], *settings])
         parts = build(config)
-        assert set(load_named_texts(config, parts.tokenizer)) == expected
+        assert set(load_named_texts(Plan.build(config), parts.tokenizer)) == expected
 
 
 @pytest.mark.parametrize("kind", ["mlm", "simcse", "simcse-pairs"])
