@@ -6,6 +6,7 @@ import csv
 import multiprocessing
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -43,12 +44,12 @@ class Breaker:
 def search(tiny_recipe, tmp_path):
     """Factory: a search of the tiny recipe, in one task to be quick."""
     recipe = tiny_recipe()
+    text = recipe.read_text(encoding="utf-8")
 
     def make(space, out="out", **options):
-        path = tmp_path / f"{out}.toml"
-        path.write_text(f"[search.space]\n{space}\n", encoding="utf-8")
+        recipe.write_text(f"{text}\n[search.space]\n{space}\n", encoding="utf-8")
         quick = ("train.tasks=['mood']", *options.pop("overrides", ()))
-        return Search(str(recipe), tmp_path / out, (*quick, str(path)), **options)
+        return Search(str(recipe), tmp_path / out, quick, **options)
 
     return make
 
@@ -236,9 +237,9 @@ def test_a_failed_trial_is_recorded_and_the_search_goes_on(search):
     assert len(trials) == 4
 
 
-def test_training_rows_held_out_leave_dev_alone(search, tiny_recipe):
+def test_training_rows_held_out_leave_dev_alone(search):
     wanted = search(TWO, num_trials=2, folds=2, num_runs=2)
-    for path in tiny_recipe().parent.glob("*-dev.csv"):
+    for path in Path(wanted.recipe).parent.glob("*-dev.csv"):
         path.unlink()
     trial = run_search(wanted)[0]
     folds = [trial.folder / "fold-1", trial.folder / "fold-2"]
