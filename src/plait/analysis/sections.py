@@ -204,8 +204,8 @@ def compare_runs(report: Report) -> Section | None:
     return Section(
         "comparison",
         f"Comparison with {first.name}",
-        f"Differences from {first.name} on the same dev rows. {HOW_TO_READ} They say what other "
-        "dev rows might have shown, not what another seed would.",
+        f"Differences from {first.name} on the same dev rows. {HOW_TO_READ} Intervals are about "
+        "the choice of dev rows, not of the seed.",
         panels=_difference_panels(gaps, "difference", 1),
         tables=_difference_tables(report, gaps, "Differences", first.name),
     )
