@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
@@ -53,6 +53,7 @@ class Distill(StageKind):
     """
 
     pretrains = False
+    unused: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
