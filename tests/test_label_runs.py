@@ -13,7 +13,9 @@ import plait
 from csv_rows import read_rows, write_rows
 from plait.cli import main
 from plait.config import read_recipe
-from plait.inference.ensemble import make_ensemble
+from plait.data.loading import load_data
+from plait.training.build import build, build_stage
+from plait.training.loop import TrainState, run_stage
 
 SIGNS = {"glad": ("happy", "bright"), "tired": ("dull", "weak"), "calm": ("mild", "plain")}
 
@@ -122,15 +124,6 @@ def test_it_is_distilled(run, learned):
     near = np.array([p.probabilities for p in a]) - [p.probabilities for p in b]
     assert np.abs(near).mean() < 0.2
     assert all(p.label == "none" for p in b)
-
-
-def test_rows_are_drawn_by_label_in_turn():
-    spec = TaskSpec(kind="labels", labels=2, text="text")
-    labels = np.array([[0, 0]] * 20 + [[1, 0]] * 3 + [[1, 1]])
-    drawn = draw_rows(spec, labels, 24, np.random.default_rng(0))
-    assert sorted(drawn) == list(range(24))  # each once, though the last stands in two queues
-    assert labels[drawn[:3]].any(axis=0).all()
-    assert (draw_rows(spec, labels, 5, np.random.default_rng(0)) == drawn[:5]).all()
 
 
 # --- the command line --------------------------------------------------------------------

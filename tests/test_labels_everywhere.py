@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from csv_rows import read_rows
-from plait.analysis.audit import audit
-from plait.analysis.comparison import compare_answers
+from label_rows import write_labels
 from plait.analysis.report import write_report
 from plait.cli import main
 from plait.errors import UsageError

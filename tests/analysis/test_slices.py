@@ -53,14 +53,36 @@ def test_slices_of_pairs(pair, name):
     assert name not in names_of([(pair[0], pair[0])])
 
 
-def test_bands_part_the_rows():
+def test_words():
+    assert split_words("Don't — the CAFÉ's 2nd_one!") == ["don't", "the", "café's", "2nd", "one"]
+    assert split_words("it\u2019s") == ["it's"]
+    assert share_words(["The cat sat.", "A CAT, the cat"]) == {"the", "cat"}
+    assert not has_negation(["a", "note", "on", "knots"])
+    assert "a word in capitals" not in names_of([("I am A boy",)])
+    assert overlap("abc", "bcd") == 0.5
+    assert overlap([], []) == 0.0
+
+
+def test_unknown_words_and_truncated_texts():
+    rows = [("new word",), ("known",)]
+    slices = cut_slices(rows, known={"known", "word"}, truncated=np.array([False, True]))
+    assert slices["a word not in training"].tolist() == [True, False]
+    assert slices["truncated"].tolist() == [False, True]
+
+
+def test_three_slices_by_length():
     rows = [("word " * n,) for n in (1, 2, 3, 4, 5, 6)]
     bands = {n: m for n, m in cut_slices(rows).items() if n.endswith(" words")}
     assert list(bands) == ["1 to 2 words", "3 to 4 words", "5 to 6 words"]
     assert np.sum(list(bands.values()), axis=0).tolist() == [1] * 6
 
 
-def verdicts_of(quality, figure="accuracy"):
+def test_slices_of_all_or_no_rows_are_left_out():
+    assert cut_slices([("same length",), ("same too",)]) == {}
+    assert cut_slices([]) == {}
+
+
+def verdicts_of(quality, metric="accuracy"):
     values = np.asarray(quality, float)
     return Verdicts(metric, values, 1 - values, None, [], [], None)
 

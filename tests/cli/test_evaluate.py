@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from plait.analysis.mistakes.finding import Mistake, Row
+from plait.analysis.mistakes.neighbours import Neighbour
 from rich.console import Console
 
 from csv_rows import read_rows
-from plait.analysis.mistakes.finding import Mistake, Row
-from plait.analysis.mistakes.neighbours import Neighbour
 from plait.cli.errors import _show_mistake, _show_text
 from plait.cli.evaluate import _class_rows
 from plait.data.split import Place

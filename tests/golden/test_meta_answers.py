@@ -11,8 +11,6 @@ from torch import nn
 from plait.config import StageConfig
 from plait.methods.aggregators import AGGREGATORS
 from plait.methods.losses import LOSSES
-from plait.methods.regularizers import Regularizer
-from plait.methods.weighting import Fixed
 from plait.training.optimizer import build_optimizer, freeze, set_rate
 from plait.training.stages.meta import FOMAML, FOMAMLStep, Reptile, ReptileStep
 from plait.training.step import Step, TaskParts

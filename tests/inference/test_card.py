@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+import tomli_w
 
 from plait.analysis.audit import audit
 from plait.config import read_recipe
@@ -37,7 +38,20 @@ def table(text):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_what_stands_in_it(run):
+def change(run, name, **values):
+    """Change keys of a JSON file of a run."""
+    path = run / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+# --- the text ----------------------------------------------------------------------------
+
+
+def test_a_run(run):
+    config = read_recipe(run / "recipe.toml").model_dump(mode="json", exclude_none=True)
+    config |= {"about": "Small."}
+    config["tasks"]["mood"] |= {"licence": "CC0-1.0", "about": "How | it feels."}
+    (run / "recipe.toml").write_text(tomli_w.dumps(config))
     card = make_card(run)
     assert card.startswith("# tiny\n\nSmall.\n\nOne text encoder with 3 tasks, trained together")
     assert table(section(card, "Tasks"))[2:] == [
@@ -81,13 +95,10 @@ def test_the_best_baseline(run):
     assert "- near: " not in found
 
 
-def test_licences_notes_and_a_sentence(tmp_path, tiny_recipe):
-    changes = ["tasks.mood.licence=CC0-1.0", "tasks.mood.about=How | it feels.", "about=Small."]
-    changes += ["train.max_steps=1"]
-    run = train(read_recipe(tiny_recipe(), changes), tmp_path / "run").folder
-    info = json.loads((run / "run.json").read_text())
-    info["encoder"]["notes"] = "It has read everything."
-    (run / "run.json").write_text(json.dumps(info))
+def test_a_run_without_scores(run):
+    (run / "scores.json").unlink()
+    assert section(make_card(run), "Scores").startswith("None yet: the training is not finished")
+    (run / "run.json").unlink()
     card = make_card(run)
     assert section(card, "Scores").startswith("None: no dev set was scored.")
     assert table(section(card, "Data"))[2][3] == "unknown"
@@ -100,19 +111,25 @@ def test_calibration_and_audit(run):
     assert "- No bias audit was run" in plain
     fits = calibrate(run)
     probes = audit(load(run), {}, tasks=["mood"]).to_json()
-    (run / "audit.json").write_text(json.dumps(probes))
+    (run / "audit.json").write_text(json.dumps({"model": load(run).identify(), **probes}))
     card = make_card(run)
-    assert "Nobody has checked that it matches" not in card
-    assert "was not looked at" not in card
+    assert "is not calibrated" not in card
+    assert "No bias audit" not in card
     head, _, first, _ = table(section(card, "Calibration"))
-    figures = [f"{when} {what}" for when in ("before", "after") for what in FIGURES]
-    assert head == ["task", "temperature", "rows", *figures]
+    metrics = ("accuracy", "ece", "log loss")
+    columns = [f"{when} {what}" for when in ("before", "after") for what in metrics]
+    assert head == ["task", "temperature", "rows", *columns]
     assert first[:3] == ["mood", f"{fits['mood'].scaling.temperature:.3f}", "18"]
-    assert first[4] == f"{fits['mood'].before['ece']:.3f}"
     head, _, *rows = table(section(card, "Audit"))
-    assert head == ["probe", "task", "texts", "changed", "moved", "measured"]
+    assert head == ["probe", "task", "texts", "changed", "moved", "result"]
     assert len(rows) == len(probes["summary"])
-    assert [row[0] for row in rows] == [probe["probe"] for probe in probes["probes"]]
+    change(run, "audit.json", model="another")  # an audit of other weights
+    assert "## Audit" not in make_card(run)
+    (run / "audit.json").write_text(json.dumps({"summary": [1, 2]}))
+    assert "## Audit" not in make_card(run)
+    (run / "audit.json").write_text("{")
+    with pytest.raises(RunError, match=r"audit\.json is damaged"):
+        make_card(run)
 
 
 def test_ensembles_and_averages(run, tiny_run, tmp_path):
@@ -127,3 +144,55 @@ def test_ensembles_and_averages(run, tiny_run, tmp_path):
     (run / "recipe.toml").unlink()
     with pytest.raises(RunError, match=r"names a member .*, which is not a run"):
         make_card(folder)
+
+
+def test_labels_are_shortened_and_escaped(run):
+    config = read_recipe(run / "recipe.toml").model_dump(mode="json", exclude_none=True)
+    labels = ["<script>x</script> \x1b]0;t\n# [y](z)", *(f"l{i}" for i in range(1, 20))]
+    config["tasks"]["mood"]["labels"] = labels
+    (run / "recipe.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+    row = section(make_card(run), "Tasks").splitlines()[2]
+    assert r"| \<script>x\</script> ␛]0;t # \[y](z), l1," in row
+    assert "l6, l7 and 12 more |" in row
+
+
+# --- the file ----------------------------------------------------------------------------
+
+
+def test_training_writes_it(tiny_run):
+    assert read(tiny_run) == f"{BEGIN}\n\n{make_card(tiny_run)}\n{END}\n"
+
+
+def test_text_outside_the_markers_is_kept(run):
+    plain = read(run)
+    (run / "card.md").write_bytes(f"Ours\r\n{plain}\nAsk Ruth.\x85".encode())
+    calibrate(run, device="cpu")
+    text = (run / "card.md").read_bytes().decode()
+    assert text == f"Ours\r\n{BEGIN}\n\n{make_card(run)}\n{END}\n\nAsk Ruth.\x85"
+    assert "## Calibration" in text
+    undo(run)
+    assert (run / "card.md").read_bytes().decode() == f"Ours\r\n{plain}\nAsk Ruth.\x85"
+    assert list(run.glob("card-*.md")) == []
+
+
+@pytest.mark.parametrize("old", [b"# Ours\n", "# Übung\n".encode("cp1252")])
+def test_a_card_without_markers_is_set_aside_once(run, old):
+    (run / "card.md").write_bytes(old)
+    aside = write_card(run)
+    assert aside.read_bytes() == old
+    assert read(run) == f"{BEGIN}\n\n{make_card(run)}\n{END}\n"
+    assert write_card(run) is None
+
+
+def test_when_it_is_updated(run):
+    (run / "card.md").unlink()
+    update_card(run)
+    assert "## Tasks" in read(run)
+    before = read(run)
+    (run / "scores.json").write_text("{")
+    update_card(run)  # a damaged file leaves the card as it is
+    assert read(run) == before
+    for name in ("card.md", "scores.json"):
+        (run / name).unlink()
+    update_card(run)  # an unfinished run gets no card
+    assert not (run / "card.md").exists()

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from plait.inference.intervals import (
-    Interval,
     bootstrap_means,
-    bootstrap_metrics,
     mcnemar,
     newcombe,
     percentile_interval,
@@ -91,5 +89,5 @@ def test_none_of_some_may_be_some_of_more(count):
         ours = share_interval([flag] * count, rng())
         theirs = stats.binomtest(flag * count, count).proportion_ci()
         assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high))
-    pairs = draw_share([0] * 2 * count, rng(), groups=np.repeat(range(count), 2))
-    assert pairs == draw_share([0] * count, rng())
+    pairs = share_interval([0] * 2 * count, rng(), groups=np.repeat(range(count), 2))
+    assert pairs == share_interval([0] * count, rng())

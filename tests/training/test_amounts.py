@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from plait.config import read_recipe
@@ -26,6 +28,22 @@ KINDS = [
 MORE = "texts.more={files='same-train.csv', text=['a', 'b']}"
 
 
+class Stages(Listener):
+    """Counts the updates of each stage."""
+
+    def __init__(self):
+        self.updates = Counter()
+
+    def step(self, record):
+        self.updates[record.stage] += 1
+
+
+def count_examples(amounts, config, name):
+    plan = Plan.build(config)
+    (stage,) = (stage for stage in plan.stages if stage.name == name)
+    return amounts.examples(stage, plan.tasks)
+
+
 def read_all(config):
     tokenizer = Tokenizer.from_file(find_encoder(config.encoder.source).tokenizer)
     texts = load_named_texts(Plan.build(config), tokenizer)
@@ -40,17 +58,12 @@ def settings(kind, *more):
 @pytest.mark.parametrize("kind", KINDS)
 def test_updates_of_pre_training_are_counted_exactly(runs, kind):
     config = read_recipe(runs.recipe, settings(kind))
-    plan = plan_run(config, read_all(config))
-    parts = build(config)
-    texts = load_named_texts(config, parts.tokenizer)
-    data = load_data(config, parts.tokenizer, "train")
-    updates = {}
-    for index, name in enumerate(config.stages):
-        updates[name] = build_stage(parts, index, data, texts).num_steps()
-        drop_heads(parts)
-    assert {stage.name: stage.updates for stage in plan.stages} == updates
+    plan = count_run(config, read_all(config))
+    heard = Stages()
+    runs.train("run", *settings(kind), listeners=[heard])
+    assert {stage.name: stage.updates for stage in plan.stages} == heard.updates
     assert all(stage.is_exact for stage in plan.stages)
-    assert plan.updates == sum(updates.values())
+    assert plan.updates == heard.updates.total()
 
 
 @pytest.mark.parametrize("kind", ["'mlm'", "'simcse'", "{name='simcse-pairs', threshold=0.5}"])
@@ -59,7 +72,7 @@ def test_an_estimate_is_never_too_low(runs, kind):
     amounts = read_all(config)
 
     def count(amounts):
-        found, is_exact = amounts.examples(config, "first")
+        found, is_exact = count_examples(amounts, config, "first")
         (examples,) = found.values()
         return examples, is_exact
 
@@ -75,5 +88,7 @@ def test_an_estimate_is_never_too_low(runs, kind):
 def test_what_a_kind_does_not_take_needs_no_estimate(runs):
     config = read_recipe(runs.recipe, settings("{name='simcse', texts=['more'], from_tasks=false}"))
     texts = read_all(config).texts
-    assert Amounts({"mood": 1, "same": 1, "near": 1}, texts=texts).examples(config, "first")[1]
-    assert Amounts({"mood": 1, "same": 1, "near": 1}).examples(config, "first") is None
+    assert count_examples(Amounts({"mood": 1, "same": 1, "near": 1}, texts=texts), config, "first")[
+        1
+    ]
+    assert count_examples(Amounts({"mood": 1, "same": 1, "near": 1}), config, "first") is None

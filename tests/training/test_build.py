@@ -9,8 +9,8 @@ import torch
 
 from plait.config import read_recipe
 from plait.data.loading import load_data
-from plait.errors import EncoderError, RecipeError
-from plait.inference.build import choose_device, choose_precision
+from plait.errors import RecipeError
+from plait.inference.build import choose_precision
 from plait.training.build import build, build_stage, check_stages
 
 

@@ -11,10 +11,8 @@ import plait
 from plait.config import read_recipe
 from plait.data.loading import load_data
 from plait.errors import RecipeError
-from plait.training.alone import plan_alone
 from plait.training.build import build, build_stage
 from plait.training.counting import count_run
-from plait.training.listeners import Listener
 from plait.training.loop import TrainState, run_stage
 
 ROWS = {"mood": 45, "same": 32, "near": 24}

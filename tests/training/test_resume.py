@@ -24,11 +24,10 @@ from plait.methods.weighting import WEIGHTINGS
 from plait.model.adapters import ADAPTERS
 from plait.model.heads import HEADS
 from plait.training import run as run_module
-from plait.training.build import build
+from plait.training.build import build, build_stage
 from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from plait.training.listeners import Listener
 from plait.training.loop import TrainState, run_stage
-from plait.training.plan import build_stage
 from plait.training.stages.base import STAGE_KINDS
 
 STEPS = 24  # of the tiny recipe

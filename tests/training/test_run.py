@@ -17,11 +17,10 @@ from plait.inference.predictor import Predictor
 from plait.inference.scoring import Scorer
 from plait.tasks import TASK_KINDS
 from plait.tasks.metrics import summarise
-from plait.training.build import build
+from plait.training.build import build, build_stage
 from plait.training.graphs import Plain
 from plait.training.listeners import Listener
 from plait.training.notes import note_stage
-from plait.training.plan import build_stage
 
 STEPS = 24  # of the tiny recipe
 TASKS = ("mood", "same", "near")

@@ -14,9 +14,7 @@ from plait.inference.answers.folder import answer_folder
 from plait.inference.answers.parts import find_files, make_plan
 from plait.inference.predictor import Predictor
 from plait.scale import Engine, Jobs
-from plait.scale.answering import Source, _explain, _refuse_deadly, answer_on_ray
-from plait.scale.cluster import Share
-from plait.scale.remote import MOST_LOSSES
+from plait.scale.answering import Source, answer_on_ray
 from plait.scale.running import Runs
 from plait.scale.search import Search, run_search
 from plait.training.run import train

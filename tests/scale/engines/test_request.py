@@ -7,8 +7,8 @@ import importlib.util
 import pytest
 
 from plait.errors import UsageError
-from plait.scale import Engine, Jobs
-from plait.scale.cluster import Cluster, Share, check_engine, connected, find_missing
+from plait.scale import Engine
+from plait.scale.cluster import Cluster, Share, check_engine, connected
 
 
 @pytest.mark.parametrize(

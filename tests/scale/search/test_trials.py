@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import multiprocessing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 

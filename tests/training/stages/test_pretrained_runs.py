@@ -11,12 +11,9 @@ from safetensors.torch import load_file
 
 from plait.config import read_recipe
 from plait.data.loading import load_data
-from plait.errors import RecipeError, RunError
-from plait.training.build import build, build_stage, drop_heads, load_named_texts
-from plait.training.checkpoint import load_state
-from plait.training.listeners import Listener
+from plait.errors import RecipeError
+from plait.training.build import build, build_stage, drop_heads
 from plait.training.loop import Cursor
-from plait.training.plan import Plan
 from plait.training.run import train
 
 BEFORE = {
