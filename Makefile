@@ -8,12 +8,13 @@ PY := $(VENV)/bin/python
 INSTALL := $(PY) -m pip install --disable-pip-version-check --no-input
 JOBS ?= 2
 PYTEST_ARGS ?=
-# One thread in each of the parallel test processes: more would fight over the same cores.
-PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
+# One thread in each of the parallel test processes: more would compete for the same cores.
+# A file's tests stay in one process, so that it makes the fixtures of its module once.
+PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install dev test test-all lint format bench docs pictures lock clean
+.PHONY: help demo install dev test test-slow test-all lint format bench docs pictures lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +29,11 @@ dev: $(VENV)/.dev ## install what the tests and checks need as well
 test: dev ## run the fast tests
 	$(PYTEST)
 
-test-all: dev ## run the fast and the slow tests
-	$(PYTEST) -m "slow or not slow"
+test-slow: dev ## run the slow tests (many processes, kills), without the nightly ones
+	$(PYTEST) -m "slow and not nightly"
+
+test-all: dev ## run every test: fast, slow and nightly
+	$(PYTEST) -m ""
 
 lint: dev ## check style and types
 	$(PY) -m ruff check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-import time
+import signal
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +18,8 @@ from hypothesis import settings
 from safetensors.torch import save_file
 
 from csv_rows import write_rows
-from plait.config import read_recipe
+from label_rows import LABELS_TASK, write_labels
+from plait.config import read_ensemble, read_recipe
 from plait.data import Tokenizer
 from plait.methods.losses import LOSSES
 from plait.model.adapters import ADAPTERS
@@ -26,28 +27,63 @@ from plait.model.encoder import build_encoder, hub_weights
 from plait.model.heads import HEADS
 from plait.model.multitask import MultitaskModel
 from plait.tasks import TaskSpec
+from plait.training.listeners import MetricsLog
 from plait.training.run import train
+from plait.training.runs import train as train_any
 from plait.types import Batch, Tokens
 
-# How long an example takes is the machine's business: a busy one is not a failing test.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# A deadline would fail on a busy machine.
+settings.register_profile("fast", deadline=None, max_examples=25)
+settings.register_profile("slow", deadline=None, max_examples=100)
+settings.load_profile("fast")
+
+FAST = "not slow and not nightly"
+"""What pyproject.toml selects by default."""
+
+MOST_TRAININGS = 450
+"""Trainings that the fast tests may make: each takes about half a second."""
+
+trainings = 0
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--until",
-        type=float,
-        metavar="TIME",
-        help="skip tests that would begin after this time, in seconds as `date +%%s` has them",
-    )
+def pytest_configure(config: pytest.Config) -> None:
+    # Background jobs of a shell ignore SIGINT, and so would all processes that the tests start.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.option.markexpr != FAST:
+        settings.load_profile("slow")
+    start = MetricsLog.start
+
+    def count(log: MetricsLog, *args: Any) -> None:
+        global trainings
+        trainings += 1
+        start(log, *args)
+
+    MetricsLog.start = count
 
 
-@pytest.hookimpl(tryfirst=True)  # before fixtures are set up, which may take most of the time
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    until = item.config.getoption("--until")
-    if until is not None and time.time() > until:
-        pytest.skip("no time is left for it (--until)")
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add the trainings of a worker process of pytest-xdist."""
+    global trainings
+    trainings += node.workeroutput.get("trainings", 0)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["trainings"] = trainings
+    elif session.config.option.markexpr == FAST and trainings > MOST_TRAININGS:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    terminalreporter.write_line(f"{trainings} trainings")
+    if config.option.markexpr == FAST and trainings > MOST_TRAININGS:
+        terminalreporter.write_line(
+            f"FAILED: the fast tests train more than {MOST_TRAININGS} times; share a run "
+            "(tiny_run, train_once, folds_run) or build a stage without a run",
+            red=True,
+        )
 
 
 @pytest.fixture(scope="session")
@@ -312,3 +348,47 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Pa
         patch.setenv("PLAIT_CACHE", str(folder / "cache"))
         recipe = write_tiny_recipe(folder / "tiny", tiny_encoder)
         return train(read_recipe(recipe), folder / "run").folder
+
+
+@pytest.fixture(scope="session")
+def train_once(
+    tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, tiny_run: Path
+) -> Callable[..., Path]:
+    """Return a function from overrides to a finished run of the tiny recipe, each trained once.
+
+    The runs are shared: a test that changes one copies it first.
+    """
+    folder = tmp_path_factory.mktemp("trained")
+    recipe = write_tiny_recipe(folder / "tiny", tiny_encoder)
+    made: dict[tuple[str, ...], Path] = {(): tiny_run}
+
+    def make(*overrides: str) -> Path:
+        if overrides not in made:
+            out = folder / str(len(made))
+            made[overrides] = train_any(read_recipe(recipe, overrides), out).folder
+        return made[overrides]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def labels_run(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path:
+    """A finished run of the tiny recipe with a task of labels; its data stays in tiny/."""
+    folder = tmp_path_factory.mktemp("labels")
+    recipe = write_tiny_recipe(folder / "tiny", tiny_encoder)
+    write_labels(recipe.parent / "moods-train.csv", 64)
+    write_labels(recipe.parent / "moods-dev.csv", 24, 3)
+    recipe.write_text(recipe.read_text(encoding="utf-8") + LABELS_TASK, encoding="utf-8")
+    return train(read_recipe(recipe), folder / "run").folder
+
+
+@pytest.fixture(scope="session")
+def folds_run(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path) -> Path:
+    """An ensemble of two runs that each leave half of the tiny recipe's rows out."""
+    recipe = tiny_run.parent / "tiny" / "folds.toml"
+    recipe.write_text(
+        "name = 'folds'\n[ensemble]\nmembers = ['recipe.toml']\nhow = 'mean'\nfolds = 2\n"
+        "[train]\nepochs = 1\n"
+    )
+    folder = tmp_path_factory.mktemp("folds") / "folds"
+    return train_any(read_ensemble(recipe), folder).folder

@@ -67,17 +67,6 @@ def test_out_of_memory_is_told_and_other_words_on_memory_are_not():
         assert errors.foresee(RuntimeError(ours)) is None
 
 
-def test_what_another_library_says_becomes_part_of_a_sentence():
-    assert errors.first_line(RuntimeError("\n  No such thing.\nMore of it")) == "No such thing"
-    assert errors.first_line(AssertionError()) == "AssertionError"
-
-
-def test_signs_that_a_terminal_would_obey_are_shown():
-    assert errors.show_controls("a\x1b[2Jb\x00\x7f\x85\r") == "a␛[2Jb␀␡\ufffd␍"
-    texts = "två\tord\n日本 👍 \u200fא"
-    assert errors.show_controls(texts) == texts
-
-
 def test_one_thing_and_many():
     counted = errors.counted
     assert [counted(n, "row") for n in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]

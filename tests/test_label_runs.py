@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
 
 import plait
+from csv_rows import read_rows, write_rows
+from plait.cli import main
 from plait.config import read_recipe
-from plait.inference.ensemble import make_ensemble
+from plait.data.loading import load_data
+from plait.training.build import build, build_stage
+from plait.training.loop import TrainState, run_stage
 
 SIGNS = {"glad": ("happy", "bright"), "tired": ("dull", "weak"), "calm": ("mild", "plain")}
 
@@ -42,17 +46,26 @@ test = "moods-dev.csv"
 """
 
 
-@pytest.fixture
-def recipe(tiny_recipe):
+ALONE = ["train.tasks=['moods']", "train.epochs=30"]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory, tiny_run):
     """The tiny recipe with a task of labels beside its three."""
-    path = tiny_recipe()
+    folder = shutil.copytree(tiny_run.parent / "tiny", tmp_path_factory.mktemp("labels") / "tiny")
     for split, count in (("train", 60), ("dev", 24)):
-        with (path.parent / f"moods-{split}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, ["id", "text", "moods"])
-            writer.writeheader()
-            writer.writerows(rows_of(count, split))
-    path.write_text(path.read_text(encoding="utf-8") + TASK, encoding="utf-8")
+        write_rows(folder / f"moods-{split}.csv", rows_of(count, split))
+    path = folder / "recipe.toml"
+    text = path.read_text(encoding="utf-8").replace(str(tiny_run.parent / "tiny"), str(folder))
+    path.write_text(text + TASK, encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def learned(recipe):
+    """A run that learnt the task alone."""
+    loss = "tasks.moods.loss={name='label-bce', weights='balanced'}"
+    return plait.train(read_recipe(recipe, [*ALONE, loss]), recipe.parent / "learned").folder
 
 
 @pytest.fixture
@@ -63,14 +76,10 @@ def run(recipe, tmp_path):
     return start
 
 
-ALONE = ["train.tasks=['moods']", "train.epochs=30"]
-
-
-def test_it_learns_which_labels_hold(run):
-    folder = run("run", *ALONE, "tasks.moods.loss={name='label-bce', weights='balanced'}")
-    model = plait.load(folder)
+def test_it_learns_which_labels_hold(learned):
+    model = plait.load(learned)
     scores = model.evaluate("dev", tasks=["moods"])
-    baseline = json.loads((folder / "scores.json").read_text())["baseline"]["primary"]["moods"]
+    baseline = json.loads((learned / "scores.json").read_text())["baseline"]["primary"]["moods"]
     assert scores.primary["moods"] == scores.tasks["moods"].metrics["micro_f1"]
     assert scores.primary["moods"] > max(0.8, baseline)
     both, none = model.predict("moods", ["the film was happy weak .", "the book was ."])
@@ -79,101 +88,69 @@ def test_it_learns_which_labels_hold(run):
     assert len(both.probabilities) == 3
 
 
-def test_a_threshold_of_its_own(run):
-    model = plait.load(run("run", "train.epochs=1", "tasks.moods.threshold=0.999"))
-    assert model.predict("moods", ["the film was happy ."])[0].label == "none"
-
-
 @pytest.mark.parametrize(
     "settings",
     [
-        ["train.regularizers=[{name='smart'}]"],
-        ["train.regularizers=[{name='smart-unit', variant=2}]"],
-        ["train.regularizers=[{name='bregman'}]"],
-        ["train.aggregator='pcgrad'", "train.schedule={name='round-robin', together=true}"],
-        ["tasks.moods.adapter='lora'", "tasks.moods.touch_encoder=false"],
-        ["tasks.moods.head='mlp'", "train.weighting='uncertainty'"],
+        [
+            "train.regularizers=[{name='smart'}, {name='smart-unit', variant=2}, 'bregman']",
+            "train.aggregator='pcgrad'",
+            "train.schedule={name='round-robin', together=true}",
+        ],
+        [
+            "tasks.moods.adapter='lora'",
+            "tasks.moods.touch_encoder=false",
+            "tasks.moods.head='mlp'",
+            "train.weighting='uncertainty'",
+        ],
         ["train.kind={name='reptile'}", "train.batch_size=4"],
     ],
     ids=str,
 )
-def test_it_goes_with_every_technique(run, settings):
-    folder = run("run", "train.max_steps=4", *settings)
-    assert plait.load(folder).evaluate("dev").tasks["moods"].num_examples == 24
+def test_it_goes_with_every_technique(recipe, settings):
+    config = read_recipe(recipe, ["train.max_steps=4", *settings])
+    parts = build(config)
+    stage = build_stage(parts, 0, load_data(config, parts.tokenizer, "train"))
+    for record in run_stage(stage, TrainState()):
+        assert all(loss.isfinite() for loss in record.result.losses.values())
 
 
-@pytest.mark.parametrize("how", ["mode", "mean"])
-def test_several_answer_as_one(run, tmp_path, how):
-    members = [run(str(seed), f"seed={seed}", "train.max_steps=6") for seed in (1, 2, 3)]
-    ensemble = plait.load(make_ensemble(members, tmp_path / "all", how))
-    texts = ["the film was happy weak .", "the walk was plain ."]
-    each = np.stack(
-        [[p.probabilities for p in plait.load(m).predict("moods", texts)] for m in members]
-    )
-    found = ensemble.predict("moods", texts)
-    if how == "mean":
-        assert np.allclose([p.probabilities for p in found], each.mean(axis=0))
-    votes = (each >= 0.5).sum(axis=0) >= 2
-    if how == "mode":
-        assert [p.value for p in found] == [tuple(np.flatnonzero(row)) for row in votes]
-
-
-def test_it_is_distilled(run):
-    teacher = run("teacher", *ALONE)
-    kind = f"stage.distill.kind={{name='distill', teacher='{teacher}', weight=1.0}}"
-    student = run("student", *ALONE, "stages=['distill']", kind)
+def test_it_is_distilled(run, learned):
+    """From where on a label holds may be another matter to the student."""
+    kind = f"stage.distill.kind={{name='distill', teacher='{learned}', weight=1.0}}"
+    settings = ["stages=['distill']", kind, "tasks.moods.threshold=0.999"]
+    student = plait.load(run("student", *ALONE, *settings))
     texts = [f"the film was {words} ." for words in ("happy", "weak mild", "bright dull plain")]
-    a, b = (plait.load(folder).predict("moods", texts) for folder in (teacher, student))
-    assert [p.value for p in a] == [p.value for p in b]
-    # From where on a label holds may be another matter to the student.
-    eager = ["tasks.moods.threshold=0.3", "train.max_steps=1"]
-    run("eager", *ALONE, "stages=['distill']", kind, *eager)
+    a, b = (model.predict("moods", texts) for model in (plait.load(learned), student))
+    near = np.array([p.probabilities for p in a]) - [p.probabilities for p in b]
+    assert np.abs(near).mean() < 0.2
+    assert all(p.label == "none" for p in b)
 
 
 # --- the command line --------------------------------------------------------------------
 
 
-@pytest.fixture
-def words(capsys):
-    """Run a command; return what it prints."""
-
+def test_what_commands_print(learned, capsys, tmp_path):
     def type_(*args):
-        capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            plait_main([str(arg) for arg in args])
+            main([*map(str, args)])
         said = capsys.readouterr()
         assert ended.value.code in (0, None), said.err
         return said.out
 
-    from plait.cli import main as plait_main
-
-    return type_
-
-
-def test_what_commands_print(run, words, tmp_path):
-    folder = run("run", *ALONE)
     text = "the film was happy weak ."
-    shown = words("predict", folder, "--task", "moods", text, "the book was .")
+    shown = type_("predict", learned, "--task", "moods", text, "the book was .")
     assert "  moods: glad (" in shown
-    assert "%), tired (" in shown
+    assert "), tired (" in shown
     assert "  moods: none (" in shown
-    line = json.loads(
-        words("predict", folder, "--task", "moods", text, "--format", "jsonl", "--probabilities")
-    )
+    jsonl = ("--format", "jsonl", "--probabilities")
+    line = json.loads(type_("predict", learned, "--task", "moods", text, *jsonl))
     assert line["moods"]["value"] == [0, 1]
     assert line["moods"]["label"] == ["glad", "tired"]
     assert set(line["moods"]["probabilities"]) == {"glad", "tired", "calm"}
-    rows = list(
-        csv.DictReader(
-            words("predict", folder, "--task", "moods", text, "--format", "csv").splitlines()
-        )
-    )
-    assert (rows[0]["moods"], rows[0]["moods_label"]) == ("0;1", "glad;tired")
-    shown = words("evaluate", folder, "--task", "moods")
+    shown = type_("evaluate", learned, "--task", "moods")
     assert "micro_f1" in shown
-    assert "label" in shown.splitlines()[2]
-    words("predict", folder, "--split", "test", "--out", tmp_path / "answers")
-    with (tmp_path / "answers" / "moods-test-output.csv").open() as file:
-        answers = {row["id"]: row["Predicted_moods"] for row in csv.DictReader(file)}
-    assert len(answers) == 24
-    assert set(";".join(answers.values()).split(";")) - {""} == set(SIGNS)
+    type_("submit", learned, "--out", tmp_path / "answers", "--split", "test")
+    rows = read_rows(tmp_path / "answers" / "moods-test-output.csv")
+    assert len(rows) == 24
+    labels = ";".join(row["Predicted_moods"] for row in rows).split(";")
+    assert set(labels) - {""} == set(SIGNS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ import tomli_w
 import plait
 from csv_rows import read_rows, write_rows
 from plait.config import lists_members, read_ensemble, read_recipe
-from plait.errors import RecipeError, RunError, UsageError
+from plait.errors import RecipeError, RunError
 from plait.inference.fitting import calibrate as fitting
 from plait.inference.fitting.calibrate import calibrate
 from plait.training.listeners import Listener
@@ -95,21 +96,6 @@ def test_what_is_laid_over_the_members(write, second):
     assert [member.train.lr for member in config.members.values()] == [3e-3, 1e-4]
 
 
-def test_a_file_of_overrides_lies_over_the_recipe_and_its_members(write, tmp_path):
-    path = write(more={"encoder": {"source": "elsewhere", "dropout": 0.2}})
-    over = tmp_path / "over.toml"
-    over.write_text("[encoder]\nsource = 'packaged'\n")
-    member = read_ensemble(path, [str(over)]).members["tiny"]
-    assert (member.encoder.source, member.encoder.dropout) == ("packaged", 0.2)
-
-
-def test_a_recipe_may_extend_one_that_lists_members(write):
-    path = write()
-    other = path.with_name("more.toml")
-    other.write_text("extends = 'both.toml'\nname = 'more'\nensemble.seeds = [4]\n")
-    assert list(read_ensemble(other).members) == ["tiny-seed-4"]
-
-
 BAD = {
     "twice": ({"members": ["recipe.toml", "recipe.toml"]}, [], "two members are called 'tiny'"),
     "none": ({"members": []}, [], r"ensemble\.members = \(\)"),
@@ -130,12 +116,6 @@ def test_what_is_wrong_is_told(write, case):
         read_ensemble(write(**settings), overrides)
 
 
-def test_an_ensemble_is_no_member(write):
-    inner = write()
-    with pytest.raises(RecipeError, match=r"both\.toml is an ensemble itself; list its members"):
-        read_ensemble(write(name="outer", members=[inner.name]))
-
-
 def test_other_doors_send_it_back(write):
     path = write()
     with pytest.raises(RecipeError, match="lists the members of an ensemble"):
@@ -147,10 +127,26 @@ def test_other_doors_send_it_back(write):
 # --- training ----------------------------------------------------------------------------
 
 
-def test_members_are_trained_and_their_ensemble_scored(write, tmp_path):
-    config = read_ensemble(write(seeds=[1, 2], how="mean"))
-    outcome = train_ensemble(config, tmp_path / "out")
-    assert outcome.folder == tmp_path / "out"
+@pytest.fixture(scope="module")
+def trained(tiny_run, tmp_path_factory):
+    """An ensemble of two seeds, and its recipe; saved after every other update."""
+    folder = tmp_path_factory.mktemp("members")
+    recipe = tiny_run.parent / "tiny" / "seeds.toml"
+    table = {"members": ["recipe.toml"], "seeds": [1, 2], "how": "mean"}
+    recipe.write_text(tomli_w.dumps({"name": "both", "ensemble": table}), encoding="utf-8")
+    config = read_ensemble(recipe, ["save_every=2", "train.epochs=1"])
+    return config, train_ensemble(config, folder / "out")
+
+
+@pytest.fixture
+def folds(folds_run, tiny_run, tmp_path):
+    """The recipe of the ensemble of folds, and a copy of it."""
+    config = read_ensemble(tiny_run.parent / "tiny" / "folds.toml")
+    return config, shutil.copytree(folds_run, tmp_path / "folds")
+
+
+def test_members_are_trained_and_their_ensemble_scored(trained):
+    _, outcome = trained
     model = plait.load(outcome.folder)
     assert isinstance(model, plait.Ensemble)
     places = [outcome.folder / "members" / name for name in ("tiny-seed-1", "tiny-seed-2")]
@@ -164,38 +160,38 @@ def test_members_are_trained_and_their_ensemble_scored(write, tmp_path):
     assert outcome.result["seconds"] == pytest.approx(sum(s["seconds"] for s in own), abs=0.06)
 
 
-def test_an_ensemble_has_the_baselines_of_its_first_member(write, tmp_path):
-    config = read_ensemble(write(seeds=[1, 2], how="mean"))
-    outcome = train_ensemble(config, tmp_path / "out")
-    scores = outcome.folder / "members" / "tiny-seed-1" / "scores.json"
+def test_an_ensemble_moves_and_has_the_baselines_of_its_first_member(trained, tmp_path):
+    config, outcome = trained
+    out = shutil.copytree(outcome.folder, tmp_path / "moved")
+    answers = [
+        plait.load(at).predict("mood", ["the film was great ."]) for at in (out, outcome.folder)
+    ]
+    assert answers[0] == answers[1]
+    scores = out / "members" / "tiny-seed-1" / "scores.json"
     result = json.loads(scores.read_text())
     for baselines in ({"baselines": {"mood": {"a regression": 0.9}}}, {}):
         result.pop("baselines", None)
         scores.write_text(json.dumps(result | baselines))
-        again = train_ensemble(config, tmp_path / "out", resume=True).result
+        again = train_ensemble(config, out, resume=True).result
         assert again.get("baselines") == baselines.get("baselines")
         assert again["baseline"] == outcome.result["baseline"]
 
 
-def test_members_are_calibrated_on_what_they_left_out(write, tmp_path):
+def test_members_are_calibrated_on_what_they_left_out(folds, folds_run, tmp_path):
     """As by hand afterwards, and dev is scored so."""
-    config = read_ensemble(write(folds=2, how="mean"))
-    byhand = train_ensemble(config, tmp_path / "hand")
-    calibrate(byhand.folder, left_out=True, offsets=True)
-    outcome = train_ensemble(replace(config, calibrate="offsets"), tmp_path / "out")
-    model, wanted = plait.load(outcome.folder), plait.load(byhand.folder)
+    config, byhand = folds
+    calibrate(byhand, left_out=True, offsets=True)
+    out = shutil.copytree(folds_run, tmp_path / "out")
+    scaled = replace(config, calibrate="offsets")
+    outcome = train_ensemble(scaled, out, resume=True)
+    model, wanted = plait.load(out), plait.load(byhand)
     for member, like in zip(model.members, wanted.members, strict=True):
         assert member.scalings["mood"].offsets
         assert member.scalings == like.scalings
     assert outcome.result["dev"] == wanted.evaluate("dev").to_json()
-    assert outcome.result["dev"] != byhand.result["dev"]
-    again = train_ensemble(replace(config, calibrate="offsets"), outcome.folder, resume=True)
-    assert again.result == outcome.result
-
-
-def test_temperatures_alone_are_another_word(write, tmp_path):
-    config = read_ensemble(write(folds=2, how="mean", calibrate="temperatures"))
-    model = plait.load(train_ensemble(config, tmp_path / "out").folder)
+    assert train_ensemble(scaled, out, resume=True).result == outcome.result
+    plain = replace(config, calibrate="temperatures")
+    model = plait.load(train_ensemble(plain, out, resume=True).folder)
     assert all(not member.scalings["mood"].offsets for member in model.members)
 
 
@@ -213,7 +209,7 @@ def test_what_cannot_be_calibrated_is_told_and_nothing_is_lost(write, tmp_path):
     assert outcome.result["dev"]["primary"].keys() == {"mood", "same", "near"}
 
 
-def test_one_member_that_cannot_be_does_not_stop_the_others(write, tmp_path, monkeypatch):
+def test_one_member_that_cannot_be_does_not_stop_the_others(folds, monkeypatch):
     choose = fitting._choose
 
     def fail(folder, *args):
@@ -221,10 +217,11 @@ def test_one_member_that_cannot_be_does_not_stop_the_others(write, tmp_path, mon
 
     monkeypatch.setattr(fitting, "_choose", fail)
     told = []
-    config = read_ensemble(write(folds=3, how="mean", calibrate="offsets"))
-    outcome = train_ensemble(config, tmp_path / "out", note=told.append)
+    config, out = folds
+    scaled = replace(config, calibrate="offsets")
+    outcome = train_ensemble(scaled, out, resume=True, note=told.append)
     assert "tiny-fold-2, not calibrated: no rows" in told
-    assert list(outcome.result["calibrated"].values()) == [["mood", "same"], [], ["mood", "same"]]
+    assert list(outcome.result["calibrated"].values()) == [["mood", "same"], []]
 
 
 def deal_in_two(folder, *tasks):
@@ -239,7 +236,8 @@ def deal_in_two(folder, *tasks):
 
 def test_a_task_with_hardly_a_row_left_out_is_left_as_it_is(write, tmp_path):
     """One member left all rows of a task but one out, another that one, and another none."""
-    path, told = write(folds=3, how="mean", calibrate="temperatures"), []
+    few = {"train": {"max_steps": 1}}
+    path, told = write(folds=3, how="mean", calibrate="temperatures", more=few), []
     config = read_ensemble(path, deal_in_two(path.parent, "same"))
     outcome = train_ensemble(config, tmp_path / "out", note=told.append)
     assert sorted(outcome.result["calibrated"].values()) == [["mood"], ["mood"], ["mood", "same"]]
@@ -249,29 +247,16 @@ def test_a_task_with_hardly_a_row_left_out_is_left_as_it_is(write, tmp_path):
     ]
 
 
-def test_where_no_task_is_left_there_is_a_reason(write, tmp_path):
-    path, told = write(folds=3, how="mean", calibrate="offsets"), []
-    config = read_ensemble(path, deal_in_two(path.parent, "mood", "same"))
-    outcome = train_ensemble(config, tmp_path / "out", note=told.append)
-    assert sorted(outcome.result["calibrated"].values()) == [[], [], ["mood", "same"]]
-    reasons = "".join(text for text in told if "not calibrated: " in text)
-    assert "has no task of classes, or of yes and no, with left-out rows" in reasons
-    assert "left-out rows tell no temperature for any task" in reasons
-    with pytest.raises(UsageError, match="left-out rows"):
-        calibrate(outcome.folder, left_out=True)
-
-
-def test_what_all_together_were_calibrated_by_goes_where_it_does_not_fit(write, tmp_path):
-    config = read_ensemble(write(folds=2, how="mean"))
-    train_ensemble(config, tmp_path / "out")
-    calibrate(tmp_path / "out")
+def test_what_all_together_were_calibrated_by_goes_where_it_does_not_fit(folds):
+    config, out = folds
+    calibrate(out)
     scaled, told = replace(config, calibrate="offsets"), Heard()
-    plait.train(scaled, tmp_path / "out", resume=True, listeners=[told])
+    plait.train(scaled, out, resume=True, listeners=[told])
     assert any("which its members outgrew" in text for text in told.notes)
-    assert not plait.load(tmp_path / "out").scalings
-    calibrate(tmp_path / "out")
-    plait.train(scaled, tmp_path / "out", resume=True)
-    assert plait.load(tmp_path / "out").scalings  # the members are as they were
+    assert not plait.load(out).scalings
+    calibrate(out)
+    plait.train(scaled, out, resume=True)
+    assert plait.load(out).scalings  # the members are as they were
 
 
 class Heard(Listener):
@@ -280,13 +265,6 @@ class Heard(Listener):
 
     def note(self, text):
         self.notes.append(text)
-
-
-def test_the_ensemble_moves_with_its_members(write, tmp_path):
-    train_ensemble(read_ensemble(write(seeds=[1, 2])), tmp_path / "out")
-    answer = plait.load(tmp_path / "out").predict("mood", ["the film was great ."])
-    (tmp_path / "out").rename(tmp_path / "moved")
-    assert plait.load(tmp_path / "moved").predict("mood", ["the film was great ."]) == answer
 
 
 class Crash(BaseException):
@@ -302,9 +280,8 @@ class CrashAfter(Listener):
             raise Crash
 
 
-def test_finished_members_are_passed_over(write, tmp_path):
-    config = read_ensemble(write(seeds=[1, 2]), ["save_every=2"])
-    whole = train_ensemble(config, tmp_path / "whole")
+def test_finished_members_are_passed_over(trained, tmp_path):
+    config, whole = trained
     heard = []
 
     def listen(name):
@@ -323,7 +300,7 @@ def test_finished_members_are_passed_over(write, tmp_path):
     assert broken.result["dev"] == whole.result["dev"]
     for name in config.members:
         path = f"members/{name}/model.safetensors"
-        assert (tmp_path / "whole" / path).read_bytes() == (tmp_path / "broken" / path).read_bytes()
+        assert (whole.folder / path).read_bytes() == (tmp_path / "broken" / path).read_bytes()
     assert train_ensemble(config, tmp_path / "broken", resume=True).result == broken.result
 
 
@@ -332,25 +309,3 @@ def test_members_that_do_not_fit_are_told_before_any_is_trained(write, second, t
     with pytest.raises(RecipeError, match=r"both: task 'near' has range \[0\.0, 6\.0\] in second"):
         train_ensemble(read_ensemble(path), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_part_that_a_later_member_gets_wrong(write, second, tmp_path):
-    path = write(members=["recipe.toml", second("train.schedule = 'round-robbin'")])
-    with pytest.raises(RecipeError, match="did you mean 'round-robin'"):
-        train_ensemble(read_ensemble(path), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_folders_of_something_else(write, tmp_path, tiny_run):
-    config = read_ensemble(write())
-    with pytest.raises(RunError, match=r"not overwritten; choose another --out$"):
-        train_ensemble(config, tiny_run)
-    with pytest.raises(RunError, match=r"has no members/ to resume"):
-        train_ensemble(config, tiny_run, resume=True)
-
-
-def test_without_dev_files_there_are_no_scores(write, tmp_path):
-    settings = [f"tasks.{task}.dev=[]" for task in ("mood", "same", "near")]
-    outcome = train_ensemble(read_ensemble(write(), settings), tmp_path / "out")
-    assert "dev" not in outcome.result
-    assert plait.load(outcome.folder).predict("mood", ["the film was great ."])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
-import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -71,30 +69,10 @@ def test_settings_are_the_keyword_only_parameters(knots):
     assert (note.annotation, note.default) == (str | None, None)
 
 
-def test_a_part_without_settings(knots):
-    @knots.register("plain")
-    class Plain:
-        """Nothing to set."""
-
-    assert knots.settings("plain") == []
-    assert isinstance(knots.build("plain", "knot"), Plain)
-
-
 def test_build_from_a_name_or_a_table(knots):
     assert knots.build("bow", "train.knot").loops == 2
     bow = knots.build({"name": "bow", "loops": 3, "tight": 1, "ends": [1, 2.5]}, "train.knot")
     assert (bow.loops, bow.tight, bow.ends) == (3, 1.0, (1.0, 2.5))
-
-
-def test_build_hands_over_the_context(knots):
-    noose = knots.build({"name": "noose", "length": 4}, "train.knot", "hemp")
-    assert (noose.rope, noose.length) == ("hemp", 4)
-
-
-def test_building_leaves_the_table_alone(knots):
-    table = {"name": "bow", "loops": 3}
-    knots.build(table, "train.knot")
-    assert table == {"name": "bow", "loops": 3}
 
 
 @pytest.mark.parametrize(
@@ -141,31 +119,6 @@ def test_settings_are_not_bent(knots, setting, value, message):
     with pytest.raises(RecipeError, match=message) as caught:
         knots.build({"name": "bow", setting: value}, "train.knot")
     assert str(caught.value).startswith(f"train.knot.{setting} = ")
-
-
-def test_getting_an_unknown_part(knots):
-    with pytest.raises(RecipeError, match="there is no knot 'nose'; did you mean 'noose'"):
-        knots["nose"]
-
-
-def test_a_name_is_taken_once(knots):
-    stranger = type("Bow", (), {"__doc__": "Another.", "__module__": "elsewhere"})
-    with pytest.raises(RecipeError, match=r"'bow' is registered twice: by .* and elsewhere"):
-        knots.register("bow")(stranger)
-
-
-def test_a_part_has_a_docstring(knots):
-    with pytest.raises(RecipeError, match="'bare' has no docstring"):
-        knots.register("bare")(type("Bare", (), {}))
-
-
-def test_the_docstring_a_dataclass_makes_up_does_not_count(knots):
-    @dataclass(kw_only=True)
-    class Bare:
-        loops: int = 2
-
-    with pytest.raises(RecipeError, match="'bare' has no docstring"):
-        knots.register("bare")(Bare)
 
 
 def test_a_type_that_is_not_there_at_run_time(knots):
@@ -244,20 +197,3 @@ def test_a_plugin_that_fails_says_so_in_one_sentence(knots, tmp_path: Path, sour
         load_plugin(tmp_path / "mine.py")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_plugin_is_a_python_file(tmp_path: Path):
-    with pytest.raises(RecipeError, match="which is not a file"):
-        load_plugin(tmp_path / "gone.py")
-    (tmp_path / "notes.txt").write_text("x = 1")
-    with pytest.raises(RecipeError, match="which is not a Python file"):
-        load_plugin(tmp_path / "notes.txt")
-
-
-def test_an_inherited_setting_is_looked_up_where_it_was_written():
-    # `Variant` is a word of the base's module alone.
-    from plait.methods.regularizers import REGULARIZERS
-
-    settings = {s.name: s for s in REGULARIZERS.settings("smart")}
-    assert typing.get_args(settings["variant"].annotation) == (0, 1, 2)
-    assert not hasattr(sys.modules["plait.methods.regularizers.smart"], "Variant")

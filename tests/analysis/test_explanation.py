@@ -9,14 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from plait.analysis.explanation import MOST_PARTS, explain, leave, split_parts
+from plait.analysis.explanation import explain, split_parts
 from plait.errors import UsageError
 from plait.tasks import TaskSpec
 from plait.types import Prediction
 
 MOOD = TaskSpec(kind="classes", labels=("bad", "good"), text=("text",))
-NEAR = TaskSpec(kind="score", range=(0.0, 5.0), text=("a", "b"))
-TAGS = TaskSpec(kind="labels", labels=("x", "y"), text=("text",))
 
 
 class Toy:
@@ -101,18 +99,6 @@ def test_many_words_are_drawn_and_add_up():
     assert toy.num_asked <= 80 * 11 + 2
 
 
-def test_errors_shrink_with_draws():
-    draw = np.random.default_rng(0)
-    table = {}
-
-    def rule(given):
-        return table.setdefault(tuple(given), draw.uniform(0, 1))
-
-    words = " ".join(f"w{i}" for i in range(10))
-    few, many = (explain(Toy(MOOD, rule), "mood", words, draws=n) for n in (4, 64))
-    assert np.mean([p.error for p in many.parts]) < np.mean([p.error for p in few.parts]) / 2
-
-
 def test_occlusion_leaves_out_one_at_a_time():
     toy = Toy(MOOD, negated)
     found = explain(toy, "mood", "so fine and good", label="good", method="occlusion")
@@ -128,24 +114,6 @@ def test_occlusion_leaves_out_one_at_a_time():
     assert effects(shared) == pytest.approx({"great": 0.2, "superb": 0.2})
 
 
-def test_a_score_of_a_pair():
-    def rule(first, second):
-        return float(len(set(first) & set(second)))
-
-    found = explain(Toy(NEAR, rule), "near", ("a cat sat", "the cat ran"))
-    cats = [part for part in found.parts if part.text == "cat"]
-    assert [part.place for part in cats] == [0, 1]
-    assert [part.effect for part in cats] == pytest.approx([0.5, 0.5])
-    assert (found.label, found.value, found.bare) == (None, 1.0, 0.0)
-    assert found.to_json()["explained"] is None
-
-
-def test_labels_explain_the_surest():
-    found = explain(Toy(TAGS, negated), "tags", "good")
-    assert found.label == "y"
-    assert explain(Toy(TAGS, negated), "tags", "good", label="x").label == "x"
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -159,34 +127,9 @@ def test_what_is_refused(options, told):
         explain(Toy(MOOD, negated), "mood", "good", **options)
 
 
-def test_an_empty_text():
-    with pytest.raises(UsageError, match="the text is empty"):
-        explain(Toy(MOOD, negated), "mood", "  ")
-
-
-def test_a_score_has_no_label():
-    with pytest.raises(UsageError, match="has scores and no labels"):
-        explain(Toy(NEAR, lambda a, b: 1.0), "near", ("a", "b"), label="good")
-
-
 # --- parts -------------------------------------------------------------------------------
 
 
 def test_texts_are_split_at_spaces_and_between_signs_without_them():
     found = [part.text for part in split_parts(["Don't  stop,\nnow!", "猫が好き OK"])]
     assert found == ["Don't", "stop,", "now!", "猫", "が", "好", "き", "OK"]
-
-
-def test_parts_are_put_together_as_they_stood():
-    texts = [" A  b\tc ", "d e"]
-    parts = split_parts(texts)
-    assert leave(texts, parts, 0b11111) == ("A  b\tc", "d e")
-    assert leave(texts, parts, 0b10101) == ("A  c", "e")
-    assert leave(texts, parts, 0) == ("", "")
-
-
-def test_a_long_text_has_no_more_parts_than_most():
-    text = " ".join(map(str, range(1000)))
-    parts = split_parts([text, text])
-    assert len(parts) <= MOST_PARTS + 1
-    assert leave([text, text], parts, 2 ** len(parts) - 1) == (text, text)

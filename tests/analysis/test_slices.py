@@ -109,34 +109,3 @@ def test_a_bad_slice_stands_out_and_a_small_one_does_not():
     enough = {"enough": first(MIN_ROWS, 400)}
     (piece,) = score_slices(verdicts_of(quality), enough, np.random.default_rng(0))
     assert piece.interval is not None
-
-
-def test_more_of_a_distance_is_worse():
-    quality = np.where(first(50, 200), 1.0, 0.2) + np.linspace(0, 0.1, 200)
-    (piece,) = score_slices(
-        verdicts_of(quality, "mae"), {"far": first(50, 200)}, np.random.default_rng(0)
-    )
-    assert piece.is_worse
-    assert piece.difference > 0.7
-
-
-def test_chance_alone_seldom_stands_out():
-    """Twenty random slices, ten times: without correction, one would each time."""
-    draw = np.random.default_rng(3)
-    found = 0
-    for _ in range(10):
-        quality = draw.random(300) < 0.7
-        slices = {str(i): draw.random(300) < 0.3 for i in range(20)}
-        found += any(s.stands_out for s in score_slices(verdicts_of(quality), slices, draw))
-    assert found <= 2
-
-
-def test_small_slices_of_an_accurate_model_seldom_stand_out():
-    """In one of eight such slices, every row is right by chance."""
-    draw = np.random.default_rng(5)
-    found = 0
-    for _ in range(20):
-        quality = draw.random(1000) < 0.9
-        slices = {str(i): draw.permutation(1000) < MIN_ROWS for i in range(14)}
-        found += any(s.stands_out for s in score_slices(verdicts_of(quality), slices, draw))
-    assert found <= 3

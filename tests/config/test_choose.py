@@ -21,7 +21,6 @@ from plait.config.choose import (
     choose,
     choose_length,
     complete,
-    complete_as,
     find_facts,
     is_whole,
 )
@@ -85,11 +84,6 @@ def test_the_rate_follows_from_the_width(width, rate):
     assert found["train.lr"] == rate
 
 
-def test_rows_are_those_of_the_largest_task():
-    small = Facts("small", "score", 10, 0)
-    assert chosen(small, facts(rows=20_001))["train.epochs"] == 2
-
-
 @pytest.mark.parametrize(
     ("kind", "rows", "inputs", "head"),
     [
@@ -104,12 +98,6 @@ def test_few_pairs_are_read_apart(kind, rows, inputs, head):
     found = chosen(facts(kind, rows, is_pair=True))
     assert found["tasks.mood.inputs"] == inputs
     assert found["tasks.mood.head"]["name"] == head
-
-
-def test_single_texts_have_no_inputs_to_choose():
-    found = chosen(facts())
-    assert "tasks.mood.inputs" not in found
-    assert found["tasks.mood.head"]["name"] == "regression"
 
 
 @pytest.mark.parametrize(
@@ -130,18 +118,6 @@ def test_few_rows_a_class_are_first_contrasted(task, has_contrast):
         assert found["stages"] == ("contrast", "finetune")
         assert found["stage.contrast"]["tasks"] == ("mood",)
         assert found["stage.contrast"]["max_steps"] == 50
-
-
-def test_each_task_of_the_contrast_has_its_updates():
-    few = [Facts(name, "classes", 20, 2) for name in "ab"]
-    stage = chosen(*few, Facts("c", "classes", 2_000, 2))["stage.contrast"]
-    assert (stage["tasks"], stage["max_steps"]) == (("a", "b"), 100)
-
-
-@pytest.mark.parametrize(("largest", "metric"), [(0.79, None), (0.8, "macro_f1"), (0, None)])
-def test_accuracy_does_not_stand_for_an_unbalanced_task(largest, metric):
-    assert chosen(facts(largest=largest)).get("tasks.mood.metric") == metric
-    assert "tasks.mood.metric" not in chosen(facts("labels", largest=largest))
 
 
 def test_tasks_take_turns_unless_one_is_far_larger():
@@ -211,102 +187,14 @@ def test_what_is_set_is_never_changed(key):
     assert left - {key} <= keys
 
 
-@pytest.mark.parametrize("key", ["train.lr", "train.epochs"])
-def test_one_override_leaves_the_other_choices(key):
-    _, keys = fill(make(f"{key}=1"))
-    assert "stage.contrast" in keys
-    assert {"train.lr", "train.epochs", "train.batch_size", "train.warmup"} - {key} <= keys
-
-
-def test_the_rate_of_heads_is_chosen_with_the_rate():
-    filled, keys = fill(make("train.lr=1e-5"))
-    assert "train.head_lr" not in keys
-    assert filled.train.head_lr is None
-    filled, _ = fill(make("train.head_lr=1e-2"))
-    assert (filled.train.lr, filled.train.head_lr) == (1e-4, 1e-2)
-
-
-def test_dev_is_scored_between_where_epochs_or_patience_are_set():
-    for override in ("train.epochs=3", "train.early_stopping.patience=2"):
-        filled, keys = fill(make(override))
-        assert "train.eval_every" not in keys
-        assert filled.train.eval_every == "epoch"
-
-
-def test_rates_and_epochs_set_leave_the_stages():
-    filled, keys = fill(make("train.lr=1e-5", "train.epochs=3"))
-    assert filled.stages == ("finetune",)
-    assert "stages" not in keys
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        "stages=['finetune']",
-        "train.mode='last-layer'",
-        "train.freeze_layers=2",
-        "tasks.mood.touch_encoder=false",
-    ],
-)
-def test_no_contrast_where_stages_are_set_or_nothing_of_it_is_left(override):
-    filled, _ = fill(make(override))
-    assert filled.stages == ("finetune",)
-    assert filled.train.epochs == 10
-
-
-def test_whoever_writes_stages_sets_their_rates():
-    for override in ("stages=['a', 'finetune']", "train.kind='reptile'"):
-        filled, keys = fill(make(override))
-        assert keys == {"tasks.mood.head"}
-        assert filled.train == make(override).train
-
-
-def test_a_head_keeps_what_it_goes_with():
-    filled, keys = fill(make("tasks.same.head='mlp'", tasks=("same",)), rows=50_000)
-    assert filled.tasks["same"] == make("tasks.same.head='mlp'", tasks=("same",)).tasks["same"]
-    assert not {key for key in keys if key.startswith("tasks.")}
-
-
-def test_a_loss_without_a_regression_keeps_the_plain_head():
-    filled, keys = fill(make("tasks.near.loss='cosine-mse'", tasks=("near",)))
-    assert not {key for key in keys if key.startswith("tasks.")}
-    assert filled.tasks["near"].head == {"name": "linear"}
-    filled, _ = fill(make("tasks.mood.loss={name='cross-entropy', weights='balanced'}"))
-    assert filled.tasks["mood"].head["name"] == "regression"
-
-
-def test_only_tasks_that_are_trained_are_chosen_for():
-    filled, keys = fill(make("train.tasks=['mood']", tasks=("mood", "same")))
-    assert "tasks.same.head" not in keys
-    assert "tasks.mood.head" in keys
-    assert filled.stage_config("contrast").tasks == ("mood",)
-
-
-# --- a run that goes on ------------------------------------------------------------------
-
-
-def test_a_run_that_goes_on_keeps_what_was_chosen():
-    config = make(tasks=("mood", "same"))
-    filled, _ = fill(config, rows=100)
-    assert complete_as(config, filled) == filled
-    # Set now, and not then: the difference is there to be found.
-    other = complete_as(make("train.lr=1e-5", tasks=("mood", "same")), filled)
-    assert (other.train.lr, other.train.epochs) == (1e-5, 10)
-
-
-def test_a_run_of_before_goes_on_with_the_plain_defaults():
-    plain = make("tasks.mood.head='linear'", "train.lr=5e-5", "train.epochs=3")
-    assert complete_as(make(), plain).stages == ("finetune",)
-    assert complete_as(make(), plain).tasks["mood"].head == {"name": "linear"}
-
-
 # --- packaged recipes --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, t in list_recipes().items() if t.get("about") and name != "demo"]
-)
-def test_a_packaged_recipe_leaves_nothing_to_choose(name):
+def test_packaged_recipes_leave_nothing_to_choose():
     """So that what is published cannot change with the choices."""
-    runs = read_ensemble(name).members.values() if lists_members(name) else [read_recipe(name)]
-    assert all(map(is_whole, runs))
+    names = [name for name, t in list_recipes().items() if t.get("about") and name != "demo"]
+    open_ones = []
+    for name in names:
+        runs = read_ensemble(name).members.values() if lists_members(name) else [read_recipe(name)]
+        open_ones += [] if all(map(is_whole, runs)) else [name]
+    assert open_ones == []

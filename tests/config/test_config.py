@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,15 +45,6 @@ def folder(tmp_path: Path) -> Path:
     """A folder with base.toml in it."""
     (tmp_path / "base.toml").write_text(BASE)
     return tmp_path
-
-
-@pytest.fixture
-def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty place for packaged recipes."""
-    place = tmp_path / "package"
-    (place / "recipes" / "course").mkdir(parents=True)
-    monkeypatch.setattr(config.reading, "resources", SimpleNamespace(files=lambda _: place))
-    return place / "recipes"
 
 
 def extend(folder: Path, text: str, parents: str = '"base.toml"') -> RunConfig:
@@ -108,28 +98,6 @@ def test_a_file_extends_a_file_beside_it(folder):
     assert (recipe.train.lr, recipe.train.epochs, recipe.encoder.pooling) == (1.0, 9, "cls")
 
 
-def test_the_later_of_several_parents_wins(folder):
-    (folder / "a.toml").write_text('seed = 1\nabout = "a"\n[train]\nlr = 1.0\nepochs = 1')
-    (folder / "b.toml").write_text("seed = 2\n[train]\nlr = 2.0")
-    recipe = extend(folder, "[train]\nbatch_size = 7", '["base.toml", "a.toml", "b.toml"]')
-    assert (recipe.seed, recipe.about) == (2, "a")
-    assert (recipe.train.lr, recipe.train.epochs, recipe.train.batch_size) == (2.0, 1, 7)
-
-
-def test_packaged_recipes_by_name(packaged, folder):
-    (packaged / "course" / "base.toml").write_text(BASE)
-    (packaged / "quick.toml").write_text('extends = "course/base"\nname = "quick"')
-    assert list(config.list_recipes()) == ["course/base", "quick"]
-    assert read_recipe("quick").tasks.keys() == {"mood", "alike"}
-    assert extend(folder, "seed = 4", '"quick"').name == "quick"
-
-
-def test_an_unknown_packaged_recipe(packaged):
-    (packaged / "quick.toml").write_text(BASE)
-    with pytest.raises(RecipeError, match=r"no recipe 'quik'; did you mean 'quick'\? .*\.toml"):
-        read_recipe("quik")
-
-
 def test_every_packaged_recipe_is_valid():
     for name, table in config.list_recipes().items():
         if table.get("about"):  # the others are there to be extended
@@ -147,12 +115,6 @@ def test_a_circle_is_found_however_it_is_spelled(tmp_path, spelling):
     assert "in a circle" in refusal(tmp_path / "a.toml")
 
 
-def test_the_same_grandparent_twice_is_no_circle(folder):
-    for name in ("a", "b"):
-        (folder / f"{name}.toml").write_text('extends = "base.toml"')
-    assert extend(folder, "", '["a.toml", "b.toml"]').name == "base"
-
-
 def test_files_that_cannot_be_read(tmp_path):
     assert refusal(tmp_path / "gone.toml") == f"there is no recipe file {tmp_path / 'gone.toml'}"
     (tmp_path / "recipe.toml").write_text('name = "drafted"')
@@ -165,26 +127,6 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "bad.toml").write_text('name = "x"\nseed = = 1')
     assert "bad.toml is not valid TOML" in refusal(tmp_path / "bad.toml")
     assert "line 2" in refusal(tmp_path / "bad.toml")
-
-
-def test_a_byte_order_mark_is_passed_over(tmp_path):
-    (tmp_path / "windows.toml").write_text(BASE, encoding="utf-8-sig")
-    assert read_recipe(tmp_path / "windows.toml").name == "base"
-
-
-@pytest.mark.parametrize("line", ["extends = 5", "extends = [1]", "plugins = 5"])
-def test_names_are_words(folder, line):
-    (folder / "mine.toml").write_text(line)
-    assert "should be a word or a list of words" in refusal(folder / "mine.toml")
-
-
-def test_plugins_are_named_beside_the_recipe_that_asks(folder):
-    (folder / "sub").mkdir()
-    (folder / "sub" / "deep.toml").write_text('extends = "../base.toml"\nplugins = ["my.py"]')
-    found = (str((folder / "sub" / "my.py").resolve()),)
-    assert extend(folder, "", '"sub/deep.toml"').plugins == found
-    assert extend(folder, 'plugins = "sub/my.py"').plugins == found
-    assert extend(folder, "").plugins == ()
 
 
 # --- merging -----------------------------------------------------------------------------
@@ -209,23 +151,11 @@ def test_a_renamed_part_starts_anew(folder, text, aggregator):
     assert extend(folder, f"[train.aggregator]\n{text}").train.aggregator == aggregator
 
 
-def test_a_part_by_name_replaces_a_table(folder):
-    assert extend(folder, '[train]\naggregator = "sum"').train.aggregator == {"name": "sum"}
-
-
 def test_settings_join_a_part_or_file_given_by_one_word(folder):
     recipe = extend(folder, "[train.schedule]\ncycles = 2\n[tasks.mood.train]\ncount = 5")
     assert recipe.train.schedule == {"name": "round-robin", "cycles": 2}
     (file,) = recipe.tasks["mood"].train
     assert (file.path, file.count) == ("mood.csv", 5)
-
-
-def test_a_task_may_be_called_name(folder):
-    task = '[tasks.name]\nkind = "binary"\ntext = "t"'
-    (folder / "a.toml").write_text(f'extends = "base.toml"\n{task}')
-    recipe = extend(folder, "[tasks.name]\nweight = 2.0", '"a.toml"')
-    assert recipe.tasks.keys() == {"mood", "alike", "name"}
-    assert (recipe.tasks["name"].kind.name, recipe.tasks["name"].weight) == ("binary", 2.0)
 
 
 def test_stages_lie_over_train(folder):
@@ -245,11 +175,6 @@ def test_stages_lie_over_train(folder):
     assert warm.aggregator == {"name": "pcgrad", "seed": 9}
     assert warm.regularizers == ({"name": "smart"},)
     assert full == recipe.train
-
-
-def test_a_stage_sets_a_default_part(folder):
-    recipe = extend(folder, '[train]\naggregator = "sum"\n[stage.finetune.schedule]\ncycles = 2')
-    assert recipe.stage_config("finetune").schedule == {"name": "round-robin", "cycles": 2}
 
 
 # --- overriding --------------------------------------------------------------------------
@@ -279,40 +204,6 @@ def test_overrides(folder, override, path, value):
     for step in path.split("."):
         found = getattr(found, step)
     assert found == value
-
-
-def test_overrides_reach_tasks_and_their_files(folder):
-    overrides = ["tasks.mood.weight=2.5", "tasks.mood.train.count=4", "tasks.alike.train=c.csv"]
-    tasks = read_recipe(folder / "base.toml", overrides).tasks
-    assert tasks["mood"].weight == 2.5
-    assert [(f.path, f.count) for f in tasks["mood"].train] == [("mood.csv", 4)]
-    assert [f.path for f in tasks["alike"].train] == ["c.csv"]
-
-
-def test_the_last_override_wins_over_extra_and_recipe(folder):
-    recipe = read_recipe(folder / "base.toml", ["seed=1", "seed=2"], {"seed": 3, "device": "cpu"})
-    assert (recipe.seed, recipe.device) == (2, "cpu")
-
-
-def test_files_of_overrides_lie_over_the_recipe_and_under_single_settings(folder):
-    for name, text in (
-        ("one", "seed = 5\ndevice = 'cpu'"),
-        ("two", "extends = 'one.toml'\nseed = 6"),
-    ):
-        (folder / f"{name}.toml").write_text(text)
-    one, two = (str(folder / f"{name}.toml") for name in ("one", "two"))
-    assert read_recipe(folder / "base.toml", [one]).seed == 5
-    recipe = read_recipe(folder / "base.toml", [one, two])
-    assert (recipe.seed, recipe.device) == (6, "cpu")
-    assert read_recipe(folder / "base.toml", ["seed=7", one]).seed == 7
-    with pytest.raises(RecipeError, match=r"there is no recipe file gone\.toml"):
-        read_recipe(folder / "base.toml", ["gone.toml"])
-
-
-def test_the_published_table_of_plait_0_1_is_dropped(folder):
-    text = (folder / "base.toml").read_text()
-    (folder / "old.toml").write_text(f"{text}\n[published]\nsystem = 'A'\nrow = 'Baseline'\n")
-    assert read_recipe(folder / "old.toml") == read_recipe(folder / "base.toml")
 
 
 @pytest.mark.parametrize(
@@ -393,16 +284,6 @@ def test_a_run_has_a_name_and_a_task(tmp_path):
     assert "a.toml: tasks: " in refusal(tmp_path / "a.toml")
 
 
-def test_an_unknown_key_comes_before_what_follows_from_it(tmp_path):
-    (tmp_path / "a.toml").write_text(f"{BASE}\n[tasks.new]\nknd = 'binary'\ntext = 't'")
-    assert "tasks.new.knd is not a setting; did you mean 'kind'?" in refusal(tmp_path / "a.toml")
-
-
-def test_a_file_may_name_one_text_column(folder):
-    recipe = extend(folder, '[tasks.mood.train]\ntext = "review"')
-    assert recipe.tasks["mood"].train[0].text == ("review",)
-
-
 # --- saving and comparing ----------------------------------------------------------------
 
 RICH = """
@@ -435,12 +316,6 @@ def test_the_resolved_recipe_reads_back_the_same(folder):
     assert again.stage_config("warm") == recipe.stage_config("warm")
 
 
-def test_the_resolved_recipe_states_defaults(folder):
-    text = to_toml(read_recipe(folder / "base.toml"))
-    assert "batch_size = 32" in text
-    assert "seed = 11711" in text
-
-
 def test_differences_name_the_key_and_both_values(folder):
     old = read_recipe(folder / "base.toml")
     new = read_recipe(
@@ -453,35 +328,3 @@ def test_differences_name_the_key_and_both_values(folder):
         "train.lr: 1e-05 -> 2e-05",
     ]
     assert differences(old, old) == []
-
-
-def test_differences_see_a_task_come_and_go(folder):
-    old = read_recipe(folder / "base.toml")
-    new = extend(folder, '[tasks.new]\nkind = "binary"\ntext = "t"')
-    assert "tasks.new.kind: unset -> 'binary'" in differences(old, new)
-    assert "tasks.new.kind: 'binary' -> unset" in differences(new, old)
-
-
-def test_settings_without_a_name_are_those_of_the_default_part(tmp_path):
-    recipe = tmp_path / "a.toml"
-    recipe.write_text(
-        'name = "a"\n[tasks.x]\nkind = "binary"\ntext = "t"\nlabel = "l"\ntrain = "x.csv"\n'
-    )
-    config = read_recipe(recipe, ["train.schedule.together=true", "tasks.x.head.dropout=0.4"])
-    assert config.train.schedule == {"name": "round-robin", "together": True}
-    assert config.tasks["x"].head == {"name": "linear", "dropout": 0.4}
-
-
-def test_a_data_file_is_no_recipe(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("text,label\n", encoding="utf-8")
-    with pytest.raises(RecipeError, match=r"is no recipe, .* `plait new DIR .*rows\.csv` drafts"):
-        read_recipe(str(path))
-
-
-@pytest.mark.parametrize("split", ["train", "dev", "test", "unlabelled"])
-def test_settings_beside_a_file_that_was_named_by_one_word(tmp_path, split):
-    recipe = tmp_path / "a.toml"
-    recipe.write_text(f'name = "a"\n[tasks.x]\nkind = "score"\ntext = "t"\n{split} = "x.csv"\n')
-    (file,) = getattr(read_recipe(recipe, [f"tasks.x.{split}.count=3"]).tasks["x"], split)
-    assert (file.path, file.count) == ("x.csv", 3)

@@ -36,15 +36,15 @@ def draw(num_tasks: int, num_parameters: int = 12, seed: int = 0) -> Tensor:
     return torch.randn(num_tasks, num_parameters, generator=generator(seed))
 
 
-@pytest.mark.parametrize("num_tasks", [1, 2, 3, 4, 5])
-def test_it_makes_one_finite_gradient_of_any_number(aggregator, num_tasks):
-    gradients = draw(num_tasks)
-    before = gradients.clone()
-    combined = aggregator(gradients, generator())
-    assert combined.shape == (12,)
-    assert combined.dtype == gradients.dtype
-    assert combined.isfinite().all()
-    assert torch.equal(gradients, before), "the tasks' gradients are left as they were"
+def test_it_makes_one_finite_gradient_of_any_number(aggregator):
+    for num_tasks in range(1, 6):
+        gradients = draw(num_tasks)
+        before = gradients.clone()
+        combined = aggregator(gradients, generator())
+        assert combined.shape == (12,)
+        assert combined.dtype == gradients.dtype
+        assert combined.isfinite().all()
+        assert torch.equal(gradients, before), "the tasks' gradients are left as they were"
 
 
 def test_one_task_keeps_its_gradient(aggregator):
@@ -59,14 +59,14 @@ def test_it_stays_in_the_span_of_the_gradients(aggregator):
     torch.testing.assert_close((gradients.T @ solution).squeeze(1), combined, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("zeros", [(0,), (1,), (0, 2), (0, 1, 2)])
-def test_gradients_of_0_do_no_harm(aggregator, zeros):
-    gradients = draw(3)
-    gradients[list(zeros)] = 0.0
-    combined = aggregator(gradients, generator())
-    assert combined.isfinite().all()
-    if len(zeros) == 3:
-        assert not combined.any()
+def test_gradients_of_0_do_no_harm(aggregator):
+    for zeros in ((0,), (1,), (0, 2), (0, 1, 2)):
+        gradients = draw(3)
+        gradients[list(zeros)] = 0.0
+        combined = aggregator(gradients, generator())
+        assert combined.isfinite().all()
+        if len(zeros) == 3:
+            assert not combined.any()
 
 
 def test_equal_and_opposite_gradients_do_no_harm(aggregator):
@@ -74,10 +74,6 @@ def test_equal_and_opposite_gradients_do_no_harm(aggregator):
         one = draw(1, seed=seed)[0]
         assert aggregator(torch.stack([one, -3 * one]), generator()).isfinite().all()
         assert aggregator(torch.stack([one, one, -one]), generator()).isfinite().all()
-
-
-def test_no_shared_parameters_do_no_harm(aggregator):
-    assert aggregator(torch.zeros(3, 0), generator()).shape == (0,)
 
 
 def test_it_repeats_exactly_under_its_generator(aggregator):
@@ -101,19 +97,6 @@ def test_what_it_remembers_can_be_saved_and_taken_back(aggregator, aggregator_ta
     kept, other = aggregator.tensors(), again.tensors()
     assert kept.keys() == other.keys()
     assert all(torch.equal(kept[name], other[name]) for name in kept)
-
-
-def test_what_it_remembers_goes_by_name(aggregator, aggregator_table):
-    """Rows in another order, under the same names, leave the same behind."""
-    if not aggregator.tensors() and aggregator_table["name"] not in ("gradvac", "nash-mtl"):
-        pytest.skip("it remembers nothing")
-    other = deepcopy(aggregator)
-    for seed in range(3):
-        gradients = draw(2, seed=seed)
-        ours = aggregator(gradients, generator(), ["a", "b"])
-        torch.testing.assert_close(other(gradients.flip(0), generator(), ["b", "a"]), ours)
-    for name, tensor in aggregator.tensors().items():
-        torch.testing.assert_close(other.tensors()[name], tensor)
 
 
 def test_gradients_that_are_no_numbers_are_passed_on(aggregator):

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from plait.model.encoder import ARCHITECTURES, build_encoder
+from plait.model.encoder import build_encoder
 from plait.model.interface import Encoder
 from plait.types import Tokens
 
@@ -74,7 +74,3 @@ def test_dropout_can_be_set(encoder, tokens):
     encoder.set_dropout(0.5)
     encoder.train()
     assert not torch.equal(encoder(tokens).hidden, encoder(tokens).hidden)
-
-
-def test_bert_and_auto_are_there():
-    assert {"auto", "bert"} <= set(ARCHITECTURES)

@@ -87,15 +87,6 @@ def test_one_example_is_enough(begin, tiny_model, tiny_batch, tiny_specs, losses
         assert call(begin(model), model, task, batch, losses[task])[1].isfinite()
 
 
-def test_what_it_keeps_can_be_taken_back(begin, tiny_model, tiny_batch, tiny_specs, losses):
-    model, batch = tiny_model().train(), tiny_batch(tiny_specs["mood"])
-    used, fresh = begin(model), begin(model)
-    kept = {name: tensor.clone() for name, tensor in used.tensors().items()}
-    fresh.load_tensors(kept)
-    one, two = (call(r, model, "mood", batch, losses["mood"])[1] for r in (used, fresh))
-    assert torch.equal(one, two)
-
-
 def test_nothing_is_read_from_the_device(
     begin, tiny_model, tiny_batch, tiny_specs, losses, monkeypatch
 ):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,15 +16,22 @@ from plait.training.build import build
 from plait.training.stages import STAGE_KINDS, Material
 
 
-@pytest.fixture
-def parts(tiny_recipe):
-    return build(read_recipe(tiny_recipe()))
+@pytest.fixture(scope="module")
+def built(tiny_run):
+    """Parts and training data of the tiny recipe."""
+    parts = build(read_recipe(tiny_run.parent / "tiny" / "recipe.toml"))
+    return parts, load_data(parts.config, parts.tokenizer, "train")
 
 
 @pytest.fixture
-def make(parts, stage_kind_table):
+def parts(built):
+    return replace(built[0], model=deepcopy(built[0].model))
+
+
+@pytest.fixture
+def make(parts, built, stage_kind_table):
     """Factory: the kind's objectives of the tiny recipe's data, and of a few pairs."""
-    train = load_data(parts.config, parts.tokenizer, "train")
+    train = built[1]
     pairs = [("the film was fine", "a fine film"), ("the book", "a book"), ("great song", "song")]
     given = Dataset.from_texts(pairs, parts.tokenizer, parts.config.encoder.max_length)
 

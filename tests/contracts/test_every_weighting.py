@@ -79,12 +79,3 @@ def test_a_past_that_was_saved_has_the_same_future(make):
         assert update(unbroken, seed) == update(again, seed)
         unbroken.end_epoch()
         again.end_epoch()
-
-
-def test_its_parameters_are_among_what_is_saved(make):
-    weighting = make()
-    kept = {id(tensor) for tensor in weighting.tensors().values()}
-    learned = [p for task in TASKS for p in weighting.parameters(task)]
-    assert all(id(parameter) in kept for parameter in learned)
-    assert all(parameter.requires_grad for parameter in learned)
-    assert len({id(p) for p in learned}) == len(learned), "a parameter belongs to one task"

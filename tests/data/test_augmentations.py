@@ -10,9 +10,8 @@ import pytest
 
 from plait.config import TaskConfig
 from plait.data import Dataset, Tokenizer, load_split
-from plait.data.augmentations import AUGMENTATIONS, Augmentation
+from plait.data.augmentations import AUGMENTATIONS
 from plait.data.split import Split
-from plait.errors import RecipeError
 from plait.registry import load_plugin
 
 ROWS = [
@@ -63,18 +62,6 @@ def test_copies_are_added_where_the_text_changes(load: Load) -> None:
     assert again.texts([3]) == SWAPPED[:1]
 
 
-@pytest.mark.parametrize("split", ["dev", "test"])
-def test_other_splits_stay(load: Load, split: str) -> None:
-    plain, augmented = load((), split), load("gender-swap", split)
-    assert augmented.key == plain.key
-    assert augmented.texts() == plain.texts()
-    assert [report.added for report in augmented.report] == [{}]
-
-
-def test_rows_read_without_labels_stay(load: Load) -> None:
-    assert len(load("gender-swap", labelled=False)) == 3
-
-
 def test_the_cache_tells_them_apart(load: Load) -> None:
     pairs = [["film", "book"]]
     keys = {
@@ -94,31 +81,6 @@ def test_the_cache_tells_them_apart(load: Load) -> None:
     # and a setting spelled out is the same as left out
     spelled = load({"name": "gender-swap", "share": 1.0})
     assert spelled.key == load("gender-swap").key
-
-
-def test_the_words_are_part_of_the_name(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = load("gender-swap").key
-    monkeypatch.setattr("plait.data.swaps.GENDERED", (("he", "she"),))
-    assert load("gender-swap").key != before
-
-
-def test_each_sees_the_rows_of_the_files(load: Load) -> None:
-    more = {"name": "gender-swap", "pairs": [["film", "book"]]}
-    dataset = load(("gender-swap", more))
-    assert dataset.texts()[3:] == [
-        *SWAPPED,
-        ("a book", "bad book"),
-        ("the book", "her book"),
-    ]
-    assert dataset.report[0].added == {"gender-swap": 4}
-
-
-def test_they_see_the_rows_that_were_drawn(load: Load) -> None:
-    dataset = load("gender-swap", count=1, seed=3)
-    assert len(dataset) <= 2
-    drawn = dataset.texts([0])[0]
-    assert dataset.texts()[1:] in ([], [SWAPPED[0]], [SWAPPED[1]])
-    assert drawn in [(a, b) for _, a, b, _ in ROWS]
 
 
 def test_every_file_has_its_own_count(load: Load, tmp_path: Path) -> None:
@@ -150,34 +112,6 @@ def test_a_share_of_the_rows(tmp_path: Path) -> None:
     assert added(1) == found
     assert added(2) != found
     assert added(1, "other") != found
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"share": 0.0}, "tasks.pairs.augment.0: share must be above 0 and at most 1"),
-        ({"share": 1.5}, "share must be above 0"),
-        ({"pairs": []}, "tasks.pairs.augment.0: pairs is empty"),
-        ({"pairs": [["a", "b"], ["a", "c"]]}, "pairs has 'a' twice"),
-        ({"pairs": [["a"]]}, "tasks.pairs.augment.0.pairs"),
-    ],
-)
-def test_settings_that_make_no_sense(load: Load, settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
-        load({"name": "gender-swap", **settings})
-
-
-def test_one_of_your_own(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AUGMENTATIONS, "_parts", dict(AUGMENTATIONS._parts))
-
-    @AUGMENTATIONS.register("turn-round")
-    class TurnRound(Augmentation):
-        """The two texts of a pair in the other order."""
-
-        def __call__(self, texts: tuple[str, ...], generator: Any) -> tuple[str, ...]:
-            return texts[::-1]
-
-    assert load("turn-round").texts()[3:] == [(b, a) for _, a, b, _ in ROWS]
 
 
 OWN = '''

@@ -75,17 +75,6 @@ def test_joined_pairs(any_tokenizer: Tokenizer, max_length: int, longest: int) -
     assert torch.equal(lengths, mask.sum(1))
 
 
-def test_longer_storage_than_asked_for(tokenizer: Tokenizer) -> None:
-    pairs = random_pairs(40)
-    dataset = Dataset.from_texts(pairs, tokenizer, 64)
-    rows = torch.arange(len(pairs))
-    tokens = collate(dataset, rows, JOINED, tokenizer.layout, max_length=17).tokens
-    sure = ~odd_one_out(dataset, 17 - tokenizer.layout.num_pair)
-    assert torch.equal(tokens.ids[sure], expected(tokenizer, pairs, 17)[0][sure])
-    with pytest.raises(ValueError, match="too few"):
-        collate(dataset, rows, JOINED, tokenizer.layout, max_length=65)
-
-
 @pytest.mark.parametrize("max_length", [8, 33])
 def test_single_texts(any_tokenizer: Tokenizer, max_length: int) -> None:
     texts = [(first,) for first, _ in random_pairs(20)]
@@ -114,61 +103,6 @@ def test_apart(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("spec", [JOINED, APART])
-def test_fixed_length_only_adds_padding(tokenizer: Tokenizer, spec: TaskSpec) -> None:
-    dataset = Dataset.from_texts(random_pairs(6, 20), tokenizer, 16)
-    rows = torch.arange(20)
-    free = collate(dataset, rows, spec, tokenizer.layout, max_length=16).tokens
-    fixed = collate(dataset, rows, spec, tokenizer.layout, max_length=16, length=24).tokens
-    width = free.ids.shape[1]
-    assert fixed.ids.shape == (len(free.ids), 24)
-    assert torch.equal(fixed.ids[:, :width], free.ids)
-    assert torch.equal(fixed.types[:, :width], free.types)
-    assert not fixed.mask[:, width:].any()
-    assert (fixed.ids[:, width:] == tokenizer.pad_id).all()
-    assert not fixed.types[:, width:].any()
-
-
-def test_short_fixed_length_still_ends_well(tokenizer: Tokenizer) -> None:
-    pairs = random_pairs(20, 20)
-    dataset = Dataset.from_texts(pairs, tokenizer, 32)
-    rows = torch.arange(20)
-    tokens = collate(dataset, rows, JOINED, tokenizer.layout, max_length=32, length=9).tokens
-    ids = expected(tokenizer, pairs, 9)[0]
-    assert torch.equal(tokens.ids, ids)
-
-
-def test_segments_off(tokenizer: Tokenizer) -> None:
-    dataset = Dataset.from_texts(random_pairs(6, 20), tokenizer, 16)
-    rows = torch.arange(20)
-    batch = collate(dataset, rows, JOINED, tokenizer.layout, max_length=16, segments=False)
-    assert not batch.tokens.types.any()
-    assert not Collator(tokenizer.layout, 16, segments=False)(
-        dataset, rows, JOINED
-    ).tokens.types.any()
-
-
-def test_never_pads_beyond_the_longest(tokenizer: Tokenizer) -> None:
-    dataset = Dataset.from_texts([("a",), ("a b c",), ("a b",)], tokenizer, 16)
-    batch = collate(dataset, torch.tensor([0, 2]), SINGLE, tokenizer.layout, max_length=16)
-    assert batch.tokens.ids.shape == (2, 4)
-    assert batch.labels is None
-
-
-def test_texts_without_tokens(tokenizer: Tokenizer) -> None:
-    """A text of characters the tokenizer throws away is just its special tokens."""
-    dataset = Dataset.from_texts([("\u200b", "\u200b")], tokenizer, 16)
-    tokens = collate(dataset, torch.tensor([0]), JOINED, tokenizer.layout, max_length=16).tokens
-    assert tokens.ids.tolist() == [[2, 3, 3]]
-
-
-def test_no_rows(tokenizer: Tokenizer) -> None:
-    dataset = Dataset.from_texts([("a", "b")], tokenizer, 16)
-    rows = torch.arange(0)
-    tokens = collate(dataset, rows, JOINED, tokenizer.layout, max_length=16).tokens
-    assert tokens.ids.shape == (0, 3)
-
-
-@pytest.mark.parametrize("spec", [JOINED, APART])
 def test_iterate(tokenizer: Tokenizer, spec: TaskSpec) -> None:
     pairs = random_pairs(30, 100)
     dataset = Dataset.from_texts(pairs, tokenizer, 24)
@@ -189,19 +123,6 @@ def test_iterate(tokenizer: Tokenizer, spec: TaskSpec) -> None:
     assert sorted(
         int(i) for rows, _ in collator.iterate(dataset, spec, 2, rows=some) for i in rows
     ) == [4, 17, 90]
-
-
-def test_short_rows_fill_the_room(tokenizer: Tokenizer) -> None:
-    """A batch has as many rows as have room with their padding, and never fewer than asked for."""
-    dataset = Dataset.from_texts(random_pairs(30, 100), tokenizer, 24)
-    sizes = []
-    for rows, batch in Collator(tokenizer.layout, 24).iterate(dataset, JOINED, 4, room=120):
-        count, length = batch.tokens.ids.shape
-        sizes.append(count)
-        assert len(rows) == count == max(4, 120 // length) or sum(sizes) == 100
-    assert sum(sizes) == 100
-    assert sizes[0] == 120 // 24
-    assert max(sizes) > sizes[0]
 
 
 @pytest.mark.parametrize("spec", [JOINED, APART])
@@ -225,16 +146,6 @@ def test_rows_laid_out_give_the_same_batches(
     laid_out = rows.lay_out(torch.device("cpu"))
     parts = (laid_out.ids, laid_out.types, laid_out.mask)
     assert rows.num_bytes == sum(part.nbytes for part in parts)
-
-
-def test_many_rows_are_laid_out_a_part_at_a_time(tokenizer: Tokenizer) -> None:
-    """The parts are as wide as the longest row of all, which only the first part has."""
-    texts = [("a b c d",), *[("a",)] * 8191, ("a b",), ("b",)]
-    rows = Rows(Dataset.from_texts(texts, tokenizer, 16), SINGLE, Collator(tokenizer.layout, 16))
-    some = torch.tensor([0, 1, 8191, 8192, 8193])
-    found = rows.lay_out(torch.device("cpu"))(some, length=6)
-    assert found.labels is None
-    assert torch.equal(found.tokens.ids * found.tokens.mask, rows(some, length=6).tokens.ids)
 
 
 # --- beginning and end -------------------------------------------------------------------
@@ -275,14 +186,3 @@ def test_beginning_and_end(tokenizer: Tokenizer, spec: TaskSpec, max_length: int
             whole = tokenizer.encode([text])[0].tolist()
             wanted += [*both_ends(whole, count), layout.single[1][0]]
         assert ids[mask].tolist() == wanted
-
-
-def test_a_shorter_batch_keeps_both_ends(tokenizer: Tokenizer) -> None:
-    """Cut once when it is stored and once more by `length`."""
-    text = " ".join("abcdefghijklmnopqrstuvwxyz")
-    dataset = Dataset.from_texts([(text,)], tokenizer, 14, truncate="head-tail")
-    collator = Collator(tokenizer.layout, 14, truncate="head-tail")
-    whole = tokenizer.encode([text])[0].tolist()
-    for length, letters in ((14, "abcdefuvwxyz"), (9, "abcdxyz")):
-        ids = collator(dataset, torch.tensor([0]), SINGLE, length=length).tokens.ids[0, 1:-1]
-        assert ids.tolist() == [whole[ord(letter) - ord("a")] for letter in letters]

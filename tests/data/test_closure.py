@@ -10,14 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from plait.config import TaskConfig
 from plait.data.closure import Closure
 from plait.data.fingerprints import fingerprint
 from plait.data.groups import group_keys
 from plait.data.heldout import HeldOut
 from plait.data.rows import Rows
-from plait.data.split import Split
-from plait.errors import RecipeError
 
 Pairs = list[tuple[str, str, int]]
 
@@ -61,22 +58,6 @@ def pair(a: str, b: str, label: int = 1) -> tuple[frozenset[str], int]:
 CHAIN: Pairs = [("a", "b", 1), ("b", "c", 1), ("c", "d", 1), ("e", "f", 1), ("a", "x", 0)]
 
 
-def test_a_chain_closes():
-    found, counts = close(CHAIN)
-    assert found == {pair("a", "c"), pair("a", "d"), pair("b", "d")}
-    assert counts == {"groups": 2, "labelled 1": 3}
-
-
-def test_two_pairs_are_enough():
-    assert close([("a", "b", 1), ("b", "c", 1)])[0] == {pair("a", "c")}
-
-
-def test_spelling_does_not_make_a_text_another():
-    found, _ = close([("What is it?", "b", 1), ("what is  it", "c", 1), ("C!", "d", 1)])
-    # the first spelling by the alphabet stands for all
-    assert found == {pair("b", "C!"), pair("b", "d"), pair("What is it?", "d")}
-
-
 def test_what_dev_or_test_has_is_left_out_in_either_order():
     found, counts = close(CHAIN, ("d", "A!"), ("e", "x"))
     assert found == {pair("a", "c"), pair("b", "d")}
@@ -87,14 +68,6 @@ def test_what_training_labels_otherwise_is_left_out():
     found, counts = close([*CHAIN, ("c", "a", 0)])
     assert found == {pair("a", "d"), pair("b", "d")}
     assert counts["left out, which training labels otherwise"] == 1
-
-
-def test_negatives_between_groups():
-    pairs: Pairs = [("a", "b", 1), ("c", "d", 1), ("a", "c", 0), ("x", "d", 0), ("y", "z", 0)]
-    found, counts = close(pairs, ("d", "b"), negatives=True)
-    assert found == {pair("a", "d", 0), pair("b", "c", 0), pair("x", "c", 0)}
-    assert counts == {"groups": 2, "left out, which dev or test has": 1, "labelled 0": 3}
-    assert close(pairs)[0] == set()
 
 
 def test_caps():
@@ -111,15 +84,6 @@ def test_caps():
     assert close(star, per_group=4, seed=1) == close(star, per_group=4, seed=1)
     drawn = {frozenset(close(star, per_group=4, seed=seed)[0]) for seed in range(5)}
     assert len(drawn) > 1
-
-
-@pytest.mark.parametrize(("largest", "inside", "between"), [(4, 3, 3), (3, 0, 0)])
-def test_a_group_may_be_as_large_as_is_said(largest, inside, between):
-    """A hub and its three tips are 4 texts; x is not the hub, so it is none of the tips."""
-    star: Pairs = [("hub", f"t{i}", 1) for i in range(3)]
-    found, counts = close([*star, ("x", "hub", 0)], largest=largest, negatives=True)
-    assert [sum(label == own for _, label in found) for own in (1, 0)] == [inside, between]
-    assert counts.get(f"of them of more than {largest} texts", 0) == (largest < 4)
 
 
 def make_pairs(draw: random.Random) -> Pairs:
@@ -174,65 +138,3 @@ def test_groups_are_those_of_a_plain_search(shape):
         assert {k for k, n in number.items() if n == number[start]} == seen
     least = [min(k for k, n in number.items() if n == own) for own in sorted(set(number.values()))]
     assert least == sorted(least)  # numbered by their least
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"per_group": 0}, "per_group must be 1 or more"),
-        ({"most": 0}, "most must be 1 or more"),
-        ({"largest": 2}, "largest must be 3 or more"),
-    ],
-)
-def test_settings_that_make_no_sense(settings, told):
-    with pytest.raises(ValueError, match=told):
-        Closure(**settings)
-
-
-@pytest.mark.parametrize(("kind", "text"), [("score", ("a", "b")), ("binary", ("a",))])
-def test_it_is_for_yes_or_no_pairs(tmp_path, kind, text):
-    (tmp_path / "a.csv").write_text("a,b,label\nx,y,1\n", encoding="utf-8")
-    table = {"kind": kind, "text": text, "label": "label", "train": "a.csv"}
-    task = TaskConfig.model_validate({**table, "augment": "closure"})
-    with pytest.raises(RecipeError, match=r"tasks.t.augment.0: it is for pairs that mean the same"):
-        Split("t", task, "train", tmp_path, "error", 1, labelled=True)
-
-
-def test_the_real_questions(shared):
-    """The number of dev pairs that quora-train implies, as counted by others: lower-case alone."""
-    from plait.config import read_recipe
-    from plait.data.heldout import find_held_out
-
-    root = shared / "data" / "course"
-    config = read_recipe("course")
-    task = config.tasks["quora"]
-    held = HeldOut(
-        tuple(
-            split
-            for split in find_held_out(config, root).splits
-            if (split.task_name, split.split) == ("quora", "dev")
-        )
-    )
-    train = Split("quora", task, "train", root, "skip", 1, labelled=True)
-    codes: dict[str, int] = {}
-
-    def number(texts: Any) -> Any:
-        lower = (text.lower() for text in texts.to_pylist())
-        return np.array([codes.setdefault(text, len(codes)) for text in lower], np.uint64)
-
-    links = [[number(column)[rows.labels == 1] for column in rows.texts] for rows in train.rows()]
-    keys, groups = group_keys(*(np.concatenate(side) for side in zip(*links, strict=True)))
-    group = dict(zip(keys.tolist(), groups.tolist(), strict=True))
-    dev = [
-        (a, b)
-        for rows in held.splits[0].rows()
-        for a, b in zip(*(number(column).tolist() for column in rows.texts), strict=True)
-    ]
-    implied = {frozenset(p) for p in dev if p[0] != p[1] and group.get(p[0], -1) == group.get(p[1])}
-    assert len(implied) == 1352
-    # Without punctuation more texts are the same, so that a few more pairs follow.
-    every = {"name": "closure", "per_group": 10**9, "largest": 10**6}
-    closed = task.model_copy(update={"augment": (every,)})
-    split = Split("quora", closed, "train", root, "skip", 1, labelled=True, held_out=held)
-    assert sum(map(len, split.rows())) == 63483 + 43349
-    assert split.extensions[0].counts["left out, which dev or test has"] == 1372

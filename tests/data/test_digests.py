@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.data import cache_root, digests
+from plait.data import digests
 from plait.data.digests import file_digest
 
 
@@ -26,15 +26,6 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.setattr(digests, "LARGE", 8)
     monkeypatch.setattr(digests, "SETTLED_S", -1.0)
     return found
-
-
-def test_a_hash_is_of_the_contents(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"0123456789")
-    assert file_digest(path) == hashlib.blake2b(b"0123456789", digest_size=16).hexdigest()
-    assert file_digest(path, 4) == hashlib.blake2b(b"456789", digest_size=16).hexdigest()
-    with pytest.raises(FileNotFoundError):
-        file_digest(tmp_path / "b")
 
 
 def test_large_files_are_read_once(tmp_path: Path, reads: list[Path]) -> None:
@@ -60,25 +51,3 @@ def test_a_changed_file_is_read_again(tmp_path: Path, reads: list[Path]) -> None
     other.replace(path)
     assert file_digest(path) == hashlib.blake2b(b"another file", digest_size=16).hexdigest()
     assert len(reads) == 3
-
-
-def test_a_file_that_just_changed_is_not_noted(
-    tmp_path: Path, reads: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(digests, "SETTLED_S", 60.0)
-    path = tmp_path / "a"
-    path.write_bytes(b"0123456789")
-    assert file_digest(path) == file_digest(path)
-    assert len(reads) == 2
-
-
-@pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b'{"seen": 3', b'{"seen": []}'])
-def test_damaged_notes(tmp_path: Path, reads: list[Path], damage: bytes) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"0123456789")
-    found = file_digest(path)
-    (note,) = (cache_root() / "digests").iterdir()
-    note.write_bytes(damage)
-    assert file_digest(path) == found
-    assert file_digest(path) == found
-    assert len(reads) == 2

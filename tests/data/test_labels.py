@@ -10,7 +10,7 @@ import pytest
 
 from plait.config import TaskConfig
 from plait.data import load_split
-from plait.errors import DataError, RecipeError
+from plait.errors import DataError
 
 WORDS = ("anger", "joy", "fear")
 
@@ -49,25 +49,10 @@ def test_words_with_a_sign_between_them(load, kind):
     assert data.select([1, 3]).labels.tolist() == [[1, 0, 1], [0, 1, 0]]
 
 
-def test_another_sign_and_numbers(load):
-    data = load("x.csv", rows_of("0 2", "1", "2.0 1"), label_separator=" ")
-    assert data.labels.tolist() == [[1, 0, 1], [0, 1, 0], [0, 1, 1]]
-
-
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_lists(load, kind):
     data = load(f"x.{kind}", rows_of(["joy", "fear"], [], ["anger"]))
     assert data.labels.tolist() == [[0, 1, 1], [0, 0, 0], [1, 0, 0]]
-
-
-def test_a_listed_word_is_not_split(load):
-    data = load("x.jsonl", rows_of(["a;b"], ["c", "a;b"], [0]), labels=("a;b", "c"))
-    assert data.labels.tolist() == [[1, 0], [1, 1], [1, 0]]
-
-
-def test_a_map_names_labels(load):
-    data = load("x.csv", rows_of("angry;joy", "glad"), label_map={"angry": 0.0, "glad": 1.0})
-    assert data.labels.tolist() == [[1, 1, 0], [0, 1, 0]]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
@@ -93,38 +78,3 @@ def test_columns_of_0_and_1(load, kind):
 def test_mistakes_are_named(load, kind, value, sentence):
     with pytest.raises(DataError, match=sentence):
         load(f"x.{kind}", rows_of(value))
-
-
-def test_a_column_that_is_not_0_or_1_is_named(load):
-    rows = [{"text": "one", "anger": 1, "joy": 2}]
-    with pytest.raises(DataError, match="line 2: column 'joy': label '2' is not 0 or 1"):
-        load("x.csv", rows, label=("anger", "joy"), labels=())
-
-
-def test_a_list_under_a_class_is_told(load):
-    with pytest.raises(DataError, match="the label is a list, which is for kind = 'labels'"):
-        load("x.jsonl", rows_of(["joy"]), kind="classes")
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"kind": "classes", "label": ("a", "b", "c")}, "one label column, not a list"),
-        ({"label": ("a", "b")}, "2 columns for 3 labels"),
-        ({"label": ("a",), "labels": ()}, "two or more"),
-    ],
-)
-def test_columns_that_do_not_suit_are_refused(load, settings, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        load("x.csv", rows_of("joy"), **settings)
-
-
-def test_a_file_with_other_columns_needs_as_many(load):
-    with pytest.raises(RecipeError, match=r"x\.csv names 2 label columns"):
-        load("x.csv", rows_of("joy"), train={"path": "x.csv", "label": ("a", "b")})
-
-
-def test_the_threshold_does_not_change_what_is_read(load):
-    one, two = (load("x.csv", rows_of("joy"), threshold=t) for t in (0.5, 0.3))
-    assert one.key == two.key
-    assert load("x.csv", rows_of("joy"), label_separator=",").key != one.key

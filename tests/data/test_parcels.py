@@ -44,7 +44,3 @@ def test_filling_up_adds_padding_and_nothing_else() -> None:
     assert not filled.tokens.mask[:, 5:].any()
     assert filled.tokens.total == 8  # 1 + 2 + 3 real ones, rounded up
     assert Parcel.filled(batch, 77, 512).key == Parcel.filled(make_batch(3, 7), 77, 512).key
-
-
-def test_it_is_never_longer_than_the_encoder_reads() -> None:
-    assert Parcel.filled(make_batch(3, 5), pad_id=0, most=6).inputs[0].shape == (3, 6)

@@ -10,7 +10,6 @@ import pytest
 
 from plait.config import TaskConfig
 from plait.data import Dataset, Place, Tokenizer, load_split
-from plait.errors import DataError
 
 Load = Callable[..., Dataset]
 WORDS = ("good", "bad", "film", "the")
@@ -34,14 +33,6 @@ def load(tmp_path: Path, tokenizer: Tokenizer) -> Load:
         )
 
     return run
-
-
-def test_lines_count_headers_blanks_quotes_and_skipped_rows(tmp_path, load):
-    text = 'a,label\ngood,1\n\n"bad\nfilm",0\nthe,7\nfilm,1\n'
-    (tmp_path / "x.csv").write_text(text, encoding="utf-8")
-    places = load("x.csv").find_places([0, 1, 2])
-    assert [place.number for place in places] == [2, 4, 7]
-    assert str(places[0]) == f"{tmp_path / 'x.csv'}, line 2"
 
 
 @pytest.mark.parametrize(
@@ -68,16 +59,3 @@ def test_drawn_added_and_selected_rows_lead_back(tmp_path, load):
         rows = range(len(chosen))
         for (text,), place in zip(chosen.texts(), chosen.find_places(rows), strict=True):
             assert lines[place.number - 1] == text.replace("she", "he") + ",1"
-
-
-def test_a_file_that_changed_is_told(tmp_path, load):
-    (tmp_path / "x.csv").write_text("a,label\ngood,1\n", encoding="utf-8")
-    dataset = load("x.csv")
-    (tmp_path / "x.csv").write_text("a,label\nbad,1\n", encoding="utf-8")
-    with pytest.raises(DataError, match="have changed meanwhile"):
-        dataset.find_places([0])
-
-
-def test_texts_by_hand_stand_nowhere(tokenizer):
-    with pytest.raises(ValueError, match="stand in no file"):
-        Dataset.from_texts([("good",)], tokenizer, 16).find_places([0])

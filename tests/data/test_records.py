@@ -5,15 +5,13 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
-import re
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from plait.data import RecordFile, open_source
+from plait.data import RecordFile
 from plait.data.source import Source
-from plait.errors import DataError
 
 ROWS = [
     {"name": f"n{i}", "a": f" text {i} ", "b": 'one, "two"\nthree' if i % 3 else "x"}
@@ -36,17 +34,6 @@ def test_every_row_comes_once_and_as_it_stands(
     assert {len(part) for part in slices[:-1]} <= {size}
     texts = [pair for part in slices for pair in part.examples(["b", "a"])]
     assert texts == [(row["b"], row["a"].strip()) for row in ROWS[start:]]
-
-
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_the_survey(tmp_path, write_rows, kind):
-    file = RecordFile(write_rows(tmp_path / f"x.{kind}", ROWS), ["a"])
-    survey = file.survey()
-    assert survey.num_rows == 23
-    assert survey.schema.names == ["id", "name", "a", "b"]  # numbered: none has a name
-    assert next(file.slices(2)).rows()[1] == {"id": "1", **ROWS[1]}
-    with pytest.raises(DataError, match=r"there is no (column|key) 'c'"):
-        RecordFile(file.path, ["c"]).survey()
 
 
 def test_types_of_parquet_are_kept(tmp_path):
@@ -103,46 +90,3 @@ def test_objects_of_json_find_a_type(tmp_path):
     assert columns["deep"] == ['{"k": [1]}', None]
     assert columns["huge"] == [None, str(2**70)]
     assert columns["x"] == [1.0, 0.5]
-
-
-def test_a_name_that_comes_late_is_not_written_over(tmp_path):
-    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n{"text": "b", "id": "own"}\n')
-    file = RecordFile(tmp_path / "x.jsonl", ["text"])
-    assert file.survey().schema.names == ["text", "id"]
-    assert next(file.slices(5)).rows() == [{"text": "a"}, {"text": "b", "id": "own"}]
-
-
-def test_the_first_object_need_not_have_all_keys(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"text": "a"}\nno JSON\n{"text": "b", "label": 1}\n')
-    assert open_source(path).names() == ["text", "label"]
-
-
-def test_what_is_not_text_is_named(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_bytes(b"text,note\ngood,fine\n\nbad,caf\xe9\n")
-    with pytest.raises(DataError, match=re.escape(f"{path}, line 4: column 'note' is not UTF-8")):
-        RecordFile(path, ["text"]).survey()
-    path.write_bytes(b"text,x,x\ngood,1,2\n")
-    with pytest.raises(DataError, match="column 'x' appears more than once"):
-        RecordFile(path, ["text"]).survey()
-
-
-def test_rows_of_another_width_in_the_middle(tmp_path, monkeypatch):
-    monkeypatch.setattr(Source, "chunk_bytes", 40)
-    path = tmp_path / "x.csv"
-    path.write_text(
-        "text,n\n" + "".join(f"good {i},{i}\n" for i in range(20)) + "long " * 30 + ",20\n"
-    )
-    file = RecordFile(path, ["text"], ["n"])
-    assert [row["n"] for part in file.slices(6) for row in part.rows()] == [
-        str(i) for i in range(21)
-    ]
-
-
-def test_a_file_without_rows(tmp_path):
-    for name, text in (("x.csv", "id,text\n"), ("x.jsonl", "")):
-        (tmp_path / name).write_text(text)
-        file = RecordFile(tmp_path / name, ["text"])
-        assert file.survey().num_rows == 0
-        assert list(file.slices(3)) == []

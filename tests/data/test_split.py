@@ -37,23 +37,6 @@ def ids(
     return [int(i) for rows in source.rows() for i in rows.ids.to_pylist()]
 
 
-def test_files_follow_one_another(root: Path) -> None:
-    assert ids(task(train=("b.csv", "a.csv")), root) == [*range(100, 200), *range(100)]
-
-
-@pytest.mark.parametrize("path", ["[ab].csv", "*.csv", "."])
-def test_patterns_and_folders_are_their_files(root: Path, path: str) -> None:
-    """Read, and named in the cache, as if the recipe had listed them."""
-    listed = task(train=("a.csv", "b.csv"), fraction=0.3)
-    one, many = (
-        Split("t", config, "train", root, "error", 1, labelled=True)
-        for config in (task(train=("a.csv", "b.csv")), task(train=path))
-    )
-    assert ids(task(train=path), root) == list(range(200))
-    assert many.describe() == one.describe()
-    assert ids(task(train=path, fraction=0.3), root) == ids(listed, root)
-
-
 @pytest.mark.parametrize(
     ("paths", "told"),
     [
@@ -72,21 +55,6 @@ def test_what_a_folder_or_pattern_takes_in_twice_is_refused(root, paths, told, s
         RecipeError, match=rf"^tasks\.t\.{split}: {told}, so that its rows would be"
     ):
         ids(task(**{split: paths}), root, split)
-
-
-def test_a_link_beside_its_file_is_that_file(root: Path) -> None:
-    (root / "latest.csv").symlink_to(root / "b.csv")
-    told = (
-        r"^tasks\.t\.train: \* stands for b\.csv and latest\.csv, which are one file, so that its"
-    )
-    with pytest.raises(RecipeError, match=told):
-        ids(task(train="*"), root)
-
-
-def test_what_is_meant_twice_is_read_twice(root: Path) -> None:
-    assert ids(task(train=("a.csv", "a.csv")), root) == [*range(100)] * 2
-    other = {"path": "?.csv", "text": "id"}
-    assert ids(task(train=("?.csv", other)), root) == [*range(200)] * 2
 
 
 def test_a_pattern_is_drawn_from_as_a_whole(root: Path) -> None:
@@ -108,20 +76,6 @@ def test_a_pattern_is_drawn_from_as_a_whole(root: Path) -> None:
     assert len({str(own) for own in described}) == 3
 
 
-def test_errors_name_the_file_of_a_pattern(root: Path) -> None:
-    with (root / "b.csv").open("a", encoding="utf-8") as file:
-        file.write("\n200,fine,7\n")
-    with pytest.raises(DataError, match=r"b.csv, line 102: label '7' is not 0 or 1"):
-        ids(task(train="*.csv"), root)
-    source = Split("t", task(train="*.csv", bad_rows="skip"), "train", root, "error", 1, True)
-    list(source.rows())
-    assert [str(report) for report in source.reports] == [
-        "a.csv: 100 rows",
-        "b.csv: 1 row skipped (1 label out of range; first at line 102)",
-    ]
-    assert str(source.places([150])[0]) == f"{root / 'b.csv'}, line 52"
-
-
 @pytest.mark.parametrize("share", [{"count": 25}, {"fraction": 0.25}])
 def test_draws(root: Path, share: dict[str, float]) -> None:
     """Without replacement, in the order of the file, the same for the same seed."""
@@ -133,48 +87,6 @@ def test_draws(root: Path, share: dict[str, float]) -> None:
     assert ids(config, root, seed=2) != found
     assert ids(config, root, name="other") != found
     assert ids(task(dev={"path": "a.csv", **share}), root, "dev") != found
-
-
-def test_each_file_is_drawn_on_its_own(root: Path) -> None:
-    config = task(train=({"path": "a.csv", "count": 3}, "b.csv"))
-    found = ids(config, root)
-    assert found[3:] == list(range(100, 200))
-    assert ids(task(train=("b.csv", {"path": "a.csv", "count": 3})), root)[-3:] == found[:3]
-
-
-def test_draws_differ_between_files(root: Path) -> None:
-    both = ids(task(train=tuple({"path": f"{n}.csv", "count": 20} for n in "ab")), root)
-    assert both[:20] != [i - 100 for i in both[20:]]
-
-
-def test_the_task_draws_out_of_all_its_files(root: Path) -> None:
-    files = ({"path": "a.csv", "count": 50}, "b.csv")
-    out_of = ids(task(train=files), root)
-    found = ids(task(train=files, count=60), root)
-    assert len(found) == 60
-    assert found == [i for i in out_of if i in set(found)]
-    assert len(ids(task(train=files, fraction=0.5), root)) == 75
-    # dev is never thinned by it
-    assert len(ids(task(dev="a.csv", count=10), root, "dev")) == 100
-
-
-def test_all_rows_may_be_drawn(root: Path) -> None:
-    assert ids(task(train={"path": "a.csv", "count": 100}), root) == list(range(100))
-    assert ids(task(train={"path": "a.csv", "fraction": 1.0}), root) == list(range(100))
-    assert len(ids(task(train={"path": "a.csv", "fraction": 0.001}), root)) == 1
-
-
-def test_too_many(root: Path) -> None:
-    told = r"a.csv: count = 101 asks for more train rows than the 100 there are"
-    with pytest.raises(DataError, match=told):
-        ids(task(train={"path": "a.csv", "count": 101}), root)
-    with pytest.raises(DataError, match=r"task 't': count = 300 .* than the 200 there are"):
-        ids(task(train=("a.csv", "b.csv"), count=300), root)
-
-
-def test_count_and_fraction(root: Path) -> None:
-    with pytest.raises(RecipeError, match="give count or fraction, not both"):
-        ids(task(train={"path": "a.csv", "count": 5, "fraction": 0.5}), root)
 
 
 def test_a_file_has_settings_of_its_own(root: Path) -> None:
@@ -194,49 +106,6 @@ def test_a_file_has_settings_of_its_own(root: Path) -> None:
     assert chunks[-1].labels is not None
     assert chunks[-1].labels.tolist() == [0, 1]
     assert chunks[-1].ids.to_pylist() == ["0", "1"]
-
-
-def test_bad_rows_of_the_task_come_first(root: Path) -> None:
-    (root / "c.csv").write_text("id,text,label\n1,x,\n2,y,1\n", encoding="utf-8")
-    assert ids(task(train="c.csv", bad_rows="skip"), root) == [2]
-    with pytest.raises(DataError, match=r"c.csv, line 2: the label is missing"):
-        ids(task(train="c.csv"), root)
-
-
-def test_draws_are_out_of_good_rows(root: Path) -> None:
-    (root / "c.csv").write_text("id,text,label\n1,x,\n2,y,1\n3,z,0\n", encoding="utf-8")
-    config = task(train={"path": "c.csv", "count": 2}, bad_rows="skip")
-    assert ids(config, root) == [2, 3]
-
-
-def test_no_rows(root: Path) -> None:
-    (root / "c.csv").write_text("id,text,label\n1,x,\n", encoding="utf-8")
-    told = r"task 't' has no train rows to use \(c.csv: 1 row skipped .*: the label is missing\)"
-    with pytest.raises(DataError, match=told):
-        ids(task(train="c.csv", bad_rows="skip"), root)
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({}, "task 't' has no train files"),
-        ({"train": "a.csv", "label": None}, "tasks.t.label must name the column of the label"),
-        ({"train": {"path": "a.csv", "text": ("x", "y")}}, "names 2 text columns, the task 1"),
-    ],
-)
-def test_recipes_that_cannot_be_read(root: Path, settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
-        ids(task(**settings), root)
-
-
-def test_progress(root: Path) -> None:
-    source = Split("t", task(train=("a.csv", "b.csv")), "train", root, "error", 1, True)
-    told: list[tuple[int, int, int]] = []
-    for _ in source.rows(lambda *numbers: told.append(numbers)):
-        pass
-    total = sum((root / f"{n}.csv").stat().st_size for n in "ab")
-    assert told[-1] == (200, total, total)
-    assert told == sorted(told)
 
 
 # --- where ---------------------------------------------------------------------------------
@@ -295,19 +164,6 @@ def test_rows_are_chosen_by_other_columns(
     assert split.places([len(found) - 1])[0].number == found[-1] + (2 if "csv" in table else 1)
 
 
-def test_a_bad_row_among_the_chosen_is_told_with_its_line(table: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"3|4"):
-        ids(task(train={"path": table, "where": {"part": ("b", "c")}}), tmp_path)
-
-
-def test_where_nothing_is_chosen(table: str, tmp_path: Path) -> None:
-    told = r"has no train rows to use .*5 others passed over: column 'part' holds 'a', 'b', 'c', ''"
-    with pytest.raises(DataError, match=told):
-        ids(task(train={"path": table, "where": {"part": "d"}}), tmp_path)
-    with pytest.raises(DataError, match="part_of"):
-        ids(task(train={"path": table, "where": {"part_of": "a"}}), tmp_path)
-
-
 def test_one_file_may_be_both_train_and_dev(table: str, tmp_path: Path) -> None:
     whole = {
         "train": {"path": table, "where": {"part": "b"}},
@@ -327,23 +183,3 @@ def test_one_file_may_be_both_train_and_dev(table: str, tmp_path: Path) -> None:
     )
     assert [len(rows) for rows in split.rows()] == [2]
     assert ids(task(**whole), tmp_path, "dev") == [0]
-
-
-def test_the_cache_tells_the_chosen_apart(root: Path) -> None:
-    """And what chooses nothing has the name it always had."""
-    described = [
-        Split("t", task(train=file), "train", root, "error", 1, labelled=True).describe()
-        for file in (
-            "a.csv",
-            {"path": "a.csv", "where": {"label": 1}},
-            {"path": "a.csv", "where": {"label": (0, 1)}},
-        )
-    ]
-    assert "where" not in described[0]["files"][0]
-    assert len({json.dumps(one, sort_keys=True) for one in described}) == 3
-
-
-@pytest.mark.parametrize("where", [{"part": ()}, {"part": {"a": 1}}, {"part": (None,)}])
-def test_what_where_cannot_be(where: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="a text, a number, true or false, or a list of some"):
-        task(train={"path": "a.csv", "where": where})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 
 from plait.config import TaskConfig
 from plait.data import Dataset, Tokenizer, cache_root, load_split
-from plait.errors import DataError, DiskFullError, ResourceError
+from plait.errors import DiskFullError, ResourceError
 
 ROWS = [
     ("r1", " Good film ", "the bad film", "1"),
@@ -84,55 +83,6 @@ def test_contents(load: Load, tokenizer: Tokenizer) -> None:
     assert [str(r) for r in dataset.report] == ["data.csv: 3 rows"]
 
 
-def test_texts(load: Load) -> None:
-    dataset = load()
-    assert dataset.texts() == [(a.strip(), b.strip()) for _, a, b, _ in ROWS]
-    assert dataset.texts([2, 0]) == [("the film", "☃ good"), ("Good film", "the bad film")]
-
-
-def test_texts_of_a_changed_file(load: Load, tmp_path: Path) -> None:
-    dataset = load()
-    (tmp_path / "data.csv").write_text("id,a,b,label\n1,x,y,1\n", encoding="utf-8")
-    with pytest.raises(DataError, match="the train files of task 'pairs' have changed"):
-        dataset.texts()
-
-
-@pytest.mark.parametrize(
-    ("task", "dtype"),
-    [
-        ({"kind": "classes", "labels": 2}, torch.int64),
-        ({"kind": "score", "range": (0, 5)}, torch.float32),
-    ],
-)
-def test_label_types(load: Load, task: dict[str, Any], dtype: torch.dtype) -> None:
-    labels = load(task).labels
-    assert labels is not None
-    assert labels.dtype == dtype
-
-
-def test_unlabelled(load: Load) -> None:
-    assert load(task={"label": None}, labelled=False).labels is None
-
-
-def test_joined_is_as_read_from_one_file_after_the_other(load: Load) -> None:
-    one = load()
-    joined = one.join(one)
-    assert joined.ids[2:4] == ["r3", "r1"]
-    assert same(joined, load({"train": ({"path": "data.csv"}, {"path": "data.csv"})}))
-    assert [place.number for place in joined.find_places([4, 0])] == [3, 2]
-
-
-def test_joined_tokens_are_kept_in_the_cache(load: Load) -> None:
-    """They might not fit into memory."""
-    one = load()
-    joined = one.join(one)
-    (entry,) = set(entries()) - {cache_root() / "tokens" / one.key}
-    kept = np.load(entry / "text1_ids.npy")
-    assert np.array_equal(kept, joined.tokens[1].ids.numpy())
-    assert same(one.join(one), joined)
-    assert len(entries()) == 2
-
-
 def test_second_start_does_not_parse(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load()
     monkeypatch.setattr("plait.data.split.open_source", no_reading)
@@ -160,28 +110,6 @@ def test_what_matters_is_in_the_key(load: Load, change: dict[str, Any]) -> None:
     load()
     load(**change)
     assert len(entries()) == 2
-
-
-@pytest.mark.parametrize(
-    "change", [{"seed": 2}, {"task": {"inputs": "apart"}}, {"task": {"weight": 3.0}}]
-)
-def test_what_does_not_matter_is_not(load: Load, change: dict[str, Any]) -> None:
-    load()
-    load(**change)
-    assert len(entries()) == 1
-
-
-def test_content_and_tokenizer_are_in_the_key(load: Load, tmp_path: Path, vocabulary: Path) -> None:
-    load()
-    (tmp_path / "vocab.txt").write_bytes(vocabulary.read_bytes() + b"zzz\n")
-    load(tokenizer=Tokenizer.from_file(tmp_path / "vocab.txt"))
-    assert len(entries()) == 2
-    path = tmp_path / "data.csv"
-    stat = path.stat()
-    path.write_bytes(path.read_bytes().replace(b"Good", b"Food"))
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # same size, same age
-    assert load().texts([0])[0][0] == "Food film"
-    assert len(entries()) == 3
 
 
 def change(path: Path, edit: Callable[[bytes], bytes]) -> None:
@@ -212,35 +140,6 @@ def test_damaged_entries_are_made_anew(load: Load, damage: str) -> None:
     assert {file.name: file.read_bytes() for file in entry.iterdir()} == contents
 
 
-@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
-@pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_who_may_read_files_may_read_entries(load: Load, mask: int) -> None:
-    before = os.umask(mask)
-    try:
-        load()
-    finally:
-        os.umask(before)
-    (entry,) = (cache_root() / "tokens").iterdir()
-    assert entry.stat().st_mode & 0o777 == 0o777 & ~mask
-
-
-def test_writing_to_a_dataset_leaves_the_cache_alone(load: Load) -> None:
-    dataset = load()
-    assert dataset.labels is not None
-    dataset.labels.add_(7)
-    again = load()
-    assert again.labels is not None
-    assert again.labels.tolist() == [1, 0, 1]
-
-
-def test_failures_leave_nothing_behind(load: Load, tmp_path: Path) -> None:
-    with (tmp_path / "data.csv").open("a", encoding="utf-8") as file:
-        file.write("x,y,z,7\n")
-    with pytest.raises(DataError, match=r"data.csv, line 5: label '7' is not 0 or 1"):
-        load()
-    assert entries() == []
-
-
 @pytest.mark.parametrize(
     ("code", "error", "told"),
     [
@@ -260,69 +159,6 @@ def test_disk_trouble(
     assert entries() == []
 
 
-def test_cache_folder_that_is_a_file(
-    load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("PLAIT_CACHE", str(tmp_path / "file"))
-    with pytest.raises(ResourceError, match="cannot write the cache"):
-        load()
-
-
-def test_abandoned_folders_are_removed(load: Load) -> None:
-    folders = [cache_root() / "tokens" / f".new-{name}" for name in ("old", "young")]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    os.utime(folders[0], (0, 0))
-    load()
-    assert [folder.exists() for folder in folders] == [False, True]
-
-
-def test_losing_the_race_is_fine(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are no locks, another process may finish the same entry while we are at it."""
-    monkeypatch.setattr("plait.data.locks.lock", lambda _: True)
-    first = load()
-    encode, won = Tokenizer.encode, []
-
-    def slow(self: Tokenizer, *args: Any, **settings: Any) -> Any:
-        if not won:
-            won.append(True)
-            load(max_length=20)
-        return encode(self, *args, **settings)
-
-    monkeypatch.setattr(Tokenizer, "encode", slow)
-    late = load(max_length=20)
-    assert late.tokens[1].ids.tolist() == first.tokens[1].ids.tolist()
-    assert len(entries()) == 2
-
-
-def test_entries_without_hashes_are_found(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of earlier versions have none."""
-    first = load()
-    (entry,) = entries()
-    meta = json.loads((entry / "meta.json").read_bytes())
-    del meta["digests"]
-    (entry / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-    monkeypatch.setattr(Tokenizer, "encode", no_reading)
-    assert same(load(), first)
-
-
-@pytest.mark.parametrize(
-    ("texts", "told"),
-    [
-        ([("fine",), ("",)], "example 1: the text is empty"),
-        ([("fine", 3)], "example 0: 3 is not a text"),
-        (["fine"], "example 0 is not a tuple of one text or two"),
-        ([("a", "b", "c")], "example 0 is not a tuple of one text or two"),
-        ([("a",), ("a", "b")], "some examples have one text and some two"),
-        ([("\ud800",)], "example 0: the text holds a NUL or half a surrogate pair"),
-    ],
-)
-def test_bad_free_texts(tokenizer: Tokenizer, texts: Any, told: str) -> None:
-    with pytest.raises(DataError, match=told):
-        Dataset.from_texts(texts, tokenizer, 16)
-
-
 def test_free_texts(load: Load, tokenizer: Tokenizer) -> None:
     loaded = load()
     dataset = Dataset.from_texts([(a, b) for _, a, b, _ in ROWS], tokenizer, 16)
@@ -333,45 +169,3 @@ def test_free_texts(load: Load, tokenizer: Tokenizer) -> None:
         assert torch.equal(one.offsets, other.offsets)
         assert torch.equal(one.lengths, other.lengths)
     assert len(Dataset.from_texts([], tokenizer, 16)) == 0
-
-
-COURSE = {
-    "ids-sst": (
-        {"kind": "classes", "labels": 5, "text": "sentence", "label": "sentiment"},
-        (8544, 1101, 2210),
-    ),
-    "ids-cfimdb": ({"kind": "binary", "text": "sentence", "label": "sentiment"}, (1707, 245, 488)),
-    "quora": (
-        {"kind": "binary", "text": ("sentence1", "sentence2"), "label": "is_duplicate"},
-        (63_483, 20_212, 5000),
-    ),
-    "sts": (
-        {
-            "kind": "score",
-            "range": (0, 5),
-            "text": ("sentence1", "sentence2"),
-            "label": "similarity",
-        },
-        (6040, 863, 1725),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", COURSE)
-def test_course_files(shared: Path, name: str) -> None:
-    """The real files are read whole (their rows counted, not tokenised)."""
-    from plait.data.split import Split
-
-    settings, counts = COURSE[name]
-    files = {
-        "train": f"{name}-train.csv",
-        "dev": f"{name}-dev.csv",
-        "test": f"{name}-test-student.csv",
-    }
-    task = TaskConfig.model_validate({"id": "id"} | settings | files)
-    found = []
-    for split in ("train", "dev", "test"):
-        labelled = split != "test"
-        source = Split(name, task, split, shared / "data" / "course", "skip", 1, labelled)  # type: ignore[arg-type]
-        found.append(sum(len(rows) for rows in source.rows()))
-    assert tuple(found) == counts

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.data.swaps import GENDERED, NO_NOUN, Swapper
+from plait.data.swaps import Swapper
 
 SWAP = Swapper()
 
@@ -73,65 +73,7 @@ def test_pronouns_by_the_word_that_follows(text: str, swapped: str) -> None:
     assert SWAP(text) == swapped
 
 
-PLAIN = sorted(word for pair in GENDERED for word in pair)
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([*PLAIN, "film", "the", "Zoë", "İ", "hers"]),
-            st.sampled_from([str, str.capitalize, str.upper]),
-        )
-    )
-)
-def test_twice_is_as_before(words: list[tuple[str, object]]) -> None:
-    """Of words with one counterpart, in any of the three cases."""
-    text = " ".join(case(word) for word, case in words if word != "hers")  # type: ignore[operator]
-    assert SWAP(SWAP(text)) == text
-
-
 @given(st.text())
 def test_any_text_at_all(text: str) -> None:
     assert isinstance(SWAP(text), str)
     assert SWAP(f"{text} he {text}") != f"{text} he {text}"
-
-
-def test_the_list() -> None:
-    assert len(GENDERED) >= 60
-    words = [word for pair in GENDERED for word in pair]
-    assert len(set(words)) == len(words)
-    assert all(word == word.lower() for word in words)
-    assert not {"her", "his", "him", "hers"} & set(words)
-    # or swapping twice would take 'her' for something else the second time
-    assert {SWAP(word) in NO_NOUN for word in ("he", "she")} == {True}
-
-
-def test_own_pairs() -> None:
-    swap = Swapper([["Diwali", "Christmas"], ["New York", "Mumbai"], ["New", "old"]])
-    assert swap("Diwali in New  York") == "Christmas in Mumbai"
-    assert swap("diwali, DIWALI: christmas") == "christmas, CHRISTMAS: diwali"
-    assert swap("Mumbai is old; New is not") == "New York is New; old is not"
-    assert swap("he and her book") == "he and her book"  # the built-in list is replaced
-
-
-def test_pronouns_in_own_pairs_have_no_rule() -> None:
-    assert Swapper([["her", "their"]])("her book; saw her") == "their book; saw their"
-
-
-def test_signs_in_own_pairs_are_no_pattern() -> None:
-    assert Swapper([["a.b", "c+"]])("a.b axb c+") == "c+ axb a.b"
-
-
-@pytest.mark.parametrize(
-    ("pairs", "told"),
-    [
-        ([], "pairs is empty"),
-        ([["a"]], r"pairs holds \['a'\], which is not two words"),
-        ([["a", " "]], "which is not two words"),
-        ([["a", "b"], ["c", "A"]], "pairs has 'A' twice"),
-        ([["a", "a"]], "pairs has 'a' twice"),
-    ],
-)
-def test_pairs_that_make_no_sense(pairs: list[list[str]], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        Swapper(pairs)

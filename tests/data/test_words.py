@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers
 
@@ -58,7 +57,6 @@ def parted(flat: Any, lengths: Any) -> list[list[int]]:
     return [flat[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
 
 
-@settings(max_examples=300)
 @given(several=st.lists(texts_of, max_size=3))
 def test_any_text(inner: tokenizers.Tokenizer, several: list[list[str]]) -> None:
     assert Words.suit(inner)
@@ -66,12 +64,6 @@ def test_any_text(inner: tokenizers.Tokenizer, several: list[list[str]]) -> None
     for texts in several:  # words of the first are known to the next
         assert by_words(words, texts) == whole(inner, texts)
         assert parted(*encode(inner, texts)) == whole(inner, texts)
-
-
-def test_a_slice(inner: tokenizers.Tokenizer) -> None:
-    texts = ["good film", "bad  film", "", "a b", "film"]
-    some = pa.array(texts, pa.string()).slice(1, 3)
-    assert parted(*Words(inner).encode(some)) == whole(inner, texts[1:4])
 
 
 class Counting:
@@ -91,29 +83,6 @@ def test_a_word_is_tokenised_once(inner: tokenizers.Tokenizer) -> None:
     words.encode(pa.array(["good film", "film good good"]))
     words.encode(pa.array(["bad film"]))
     assert sorted(counting.asked) == ["bad", "film", "good"]
-
-
-def test_only_so_many_words_are_kept(
-    inner: tokenizers.Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("plait.data.words.ENOUGH", 20)
-    counting = Counting(inner)
-    words = Words(counting)
-    for turn in range(30):
-        texts = [f"good film {turn}", f"bad {turn} {turn + 1}"]
-        assert by_words(words, texts) == whole(inner, texts)
-        assert len(words._places) <= 15
-        assert len(words._tokens) <= 30
-    assert counting.asked.count("good") == 1  # the first are those that stay
-    assert counting.asked.count("29") == 2
-
-
-def test_threads_share_words(inner: tokenizers.Tokenizer) -> None:
-    texts = [[f"w{i % 7}{j} film {i * j}" for j in range(200)] for i in range(24)]
-    words = Words(inner)
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda some: by_words(words, some), texts))
-    assert found == [whole(inner, some) for some in texts]
 
 
 def test_tokenizers_that_look_further(roberta: tokenizers.Tokenizer, vocabulary: Path) -> None:
@@ -151,9 +120,3 @@ def test_cut(tokenizer: Tokenizer, truncate: Any, limit: int | None, count: int)
     assert flat.tolist() == expected
     again = tokenizer.encode(pa.array(texts), limit, truncate)
     assert all(np.array_equal(a, b) for a, b in zip((flat, lengths), again, strict=True))
-
-
-def test_many_texts_of_a_tokenizer_that_looks_further(roberta: tokenizers.Tokenizer) -> None:
-    texts = ["a b c", "c  c", "a"] * 50
-    flat, lengths = Tokenizer(roberta).encode(texts)
-    assert parted(flat, lengths) == whole(roberta, texts)

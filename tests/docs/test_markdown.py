@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import typer
@@ -13,7 +15,6 @@ from doc_blocks import (
     PAGES,
     ROOT,
     Block,
-    Command,
     anchors,
     every_block,
     links,
@@ -31,26 +32,33 @@ from plait.inference.build import build_tasks
 from plait.registry import FAMILIES
 from plait.training.plan import Plan
 
-COMMANDS = typer.main.get_command(app).commands
-SHOWN = [command for block in every_block("console") for command in plait_commands(block)]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+COMMANDS = typer.main.get_command(app).commands
+USAGE_ERROR = typer.BadParameter.__mro__[2]
+SHOWN = [command for block in every_block("console") for command in plait_commands(block)]
 
 
 # --- links and words ---------------------------------------------------------------------
 
 
-@each_page
-def test_links_resolve(page):
-    for link in links(page):
-        if re.match(r"[a-z]+:", link):
-            continue
-        path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        assert target.exists(), f"{link} leads nowhere"
-        assert target.is_relative_to(ROOT), f"{link} leads out of the repository"
-        if anchor:
-            assert anchor in anchors(target), f"{link}: there is no such heading"
+def find_broken(page: Path, link: str) -> str | None:
+    """Return what is wrong with a link, or None."""
+    if re.match(r"[a-z]+:", link):
+        return None
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not target.exists():
+        return "leads nowhere"
+    if not target.is_relative_to(ROOT):
+        return "leads out of the repository"
+    return "no such heading" if anchor and anchor not in anchors(target) else None
+
+
+def test_links_resolve():
+    found = [(name_of(p), link, find_broken(p, link)) for p in PAGES for link in links(p)]
+    assert [entry for entry in found if entry[2]] == []
 
 
 def test_every_page_can_be_reached():
@@ -72,17 +80,16 @@ BANNED = re.compile(
 )
 
 
-@each_page
-def test_no_banned_words(page):
-    assert BANNED.findall(page.read_text(encoding="utf-8")) == []
+def test_no_banned_words():
+    found = {name_of(p): BANNED.findall(p.read_text(encoding="utf-8")) for p in PAGES}
+    assert {name: words for name, words in found.items() if words} == {}
 
 
-@each_page
-def test_lines_are_not_endless(page):
+def test_lines_are_not_endless():
     """Tables and blocks may be; prose may not."""
-    if "reference" not in page.parts:
-        long = [line for line in prose(page).splitlines() if len(line) > 110 and line[0] != "|"]
-        assert long == []
+    pages = [page for page in PAGES if "reference" not in page.parts]
+    lines = [(name_of(page), line) for page in pages for line in prose(page).splitlines()]
+    assert [line for line in lines if len(line[1]) > 110 and line[1][0] != "|"] == []
 
 
 # --- nothing is left out -----------------------------------------------------------------
@@ -149,41 +156,47 @@ def test_there_are_commands_to_look_at():
     assert {command.words[0] for command in SHOWN} == set(COMMANDS)
 
 
-@pytest.mark.parametrize("command", SHOWN, ids=str)
-def test_commands_in_blocks_parse(command: Command):
-    parse(list(command.words))
+def find_wrong(commands: Iterable[tuple[str, list[str]]]) -> list[tuple[str, str]]:
+    """Return where a command does not parse, and why."""
+    found = []
+    for where, words in commands:
+        try:
+            parse(words)
+        except (AssertionError, USAGE_ERROR) as error:
+            found.append((where, str(error)))
+    return found
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_examples_in_help_parse(name):
-    import shlex
-
-    examples = re.findall(r"^  plait (.*)$", COMMANDS[name].epilog, flags=re.M)
-    assert examples
-    for example in examples:
-        assert example.startswith(name)
-        parse(shlex.split(example))
+def test_commands_in_blocks_parse():
+    assert find_wrong((str(command), list(command.words)) for command in SHOWN) == []
 
 
-@each_page
-def test_commands_in_sentences_exist(page):
-    if page.name == "CHANGELOG.md":  # which names commands of earlier versions
-        return
-    for name, rest in re.findall(r"`plait\s+([a-z]+(?:-[a-z]+)*)([^`]*)`", prose(page)):
-        assert name in COMMANDS, f"`plait {name}`"
-        known = {
-            option for p in COMMANDS[name].params for option in (*p.opts, *p.secondary_opts)
-        } | {"--help"}
-        wrong = set(re.findall(r"(?<=\s)--?[a-z]+(?:-[a-z]+)*", rest)) - known
-        assert not wrong, f"`plait {name}{rest}`"
+def test_examples_in_help_parse():
+    examples = {n: c.epilog.removeprefix("Example: plait ") for n, c in COMMANDS.items()}
+    assert [name for name, example in examples.items() if not example.startswith(name)] == []
+    assert find_wrong((name, shlex.split(example)) for name, example in examples.items()) == []
 
 
-@each_page
-def test_make_targets_exist(page):
+def test_commands_in_sentences_exist():
+    wrong = []
+    for page in PAGES:
+        for name, rest in re.findall(r"`plait\s+([a-z]+(?:-[a-z]+)*)([^`]*)`", prose(page)):
+            parameters = COMMANDS[name].params if name in COMMANDS else []
+            known = {option for p in parameters for option in (*p.opts, *p.secondary_opts)}
+            used = set(re.findall(r"(?<=\s)--?[a-z]+(?:-[a-z]+)*", rest))
+            if name not in COMMANDS or used - known - {"--help"}:
+                wrong.append((name_of(page), f"plait {name}{rest}"))
+    assert wrong == []
+
+
+def test_make_targets_exist():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
-    text = prose(page) + "".join(block.text for block in read_blocks(page, "console", ""))
-    named = re.findall(r"(?:`|^\$ |^)make ([a-z-]+)", text, flags=re.M)
-    assert set(named) - set(targets) == set()
+    wrong = []
+    for page in PAGES:
+        text = prose(page) + "".join(block.text for block in read_blocks(page, "console", ""))
+        named = re.findall(r"(?:`|^\$ |^)make ([a-z-]+)", text, flags=re.M)
+        wrong += [(name_of(page), name) for name in set(named) - set(targets)]
+    assert wrong == []
 
 
 def test_a_wrong_command_is_seen():
@@ -193,8 +206,7 @@ def test_a_wrong_command_is_seen():
         ["train", "demo", "--nope"],
         ["evaluate", "r", "--split=x"],
     ):
-        with pytest.raises((AssertionError, typer.BadParameter.__mro__[2])):
-            parse(words)
+        assert find_wrong([("here", words)])
 
 
 # --- code --------------------------------------------------------------------------------
@@ -243,18 +255,15 @@ def test_recipes_are_valid(block: Block, tmp_path: Path):
         build_tasks(config)
 
 
-@pytest.mark.parametrize("name", list_recipes())
-def test_packaged_recipes_say_what_they_are(name):
+def test_packaged_recipes_say_what_they_are():
     """Those that are there to be extended are called base."""
-    assert list_recipes()[name].get("about") or "base" in name
+    recipes = list_recipes()
+    assert [n for n, facts in recipes.items() if not facts.get("about") and "base" not in n] == []
 
 
-@pytest.mark.parametrize("block", every_block("python"), ids=str)
-def test_python_compiles(block: Block):
-    compile(block.text, str(block), "exec")
-
-
-@pytest.mark.parametrize("block", every_block("json"), ids=str)
-def test_json_parses(block: Block):
-    for line in block.text.splitlines():
-        json.loads(line)
+def test_python_and_json_are_valid():
+    for block in every_block("python"):
+        compile(block.text, str(block), "exec")
+    for block in every_block("json"):
+        for line in block.text.splitlines():
+            json.loads(line)

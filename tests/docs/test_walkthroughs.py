@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ from doc_blocks import ROOT, Command, plait_commands, read_blocks
 
 import plait
 from plait.cli import main
-from plait.model.sources import PACKAGE
 from plait.registry import FAMILIES
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -78,6 +76,7 @@ def walk(capsys: pytest.CaptureFixture[str], tiny_encoder: Path) -> Walk:
     return Walk(capsys, tiny_encoder)
 
 
+@pytest.mark.slow
 def test_the_page_on_big_data(walk):
     walk.run(BIG_DATA)
     report = json.loads(Path("runs/reviews/run.json").read_text(encoding="utf-8"))
@@ -90,14 +89,6 @@ def test_the_tutorial(walk):
     assert sorted(p.name for p in Path("runs").iterdir()) == ["shop", "surgery"]
     assert "surgery" in Path("report.html").read_text(encoding="utf-8")
     assert "## Audit" in Path("runs/shop/card.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec(PACKAGE) is None, reason="the packaged encoder is not installed")
-def test_the_tutorial_with_the_packaged_encoder(capsys):
-    Walk(capsys, None).run(TUTORIAL)
-    scores = plait.load("runs/shop").evaluate("dev")
-    assert scores.primary["messages"] > 0.5  # chance is .333
 
 
 def test_bringing_your_own_data(walk, capsys):
@@ -120,12 +111,14 @@ def test_bringing_your_own_data(walk, capsys):
     assert Path("from-python/recipe.toml").exists()
 
 
+@pytest.mark.slow
 def test_parts_of_your_own(walk):
     walk.run(OWN_PART)
     lines = Path("runs/mine/overall.csv").read_text().splitlines()
     assert [line.split(",")[:2] for line in lines] == [["0", "dev"], ["20", "dev"], ["40", "dev"]]
 
 
+@pytest.mark.slow
 def test_an_encoder_of_your_own(walk):
     walk.run(ROOT / "docs" / "how-to" / "own-architecture.md")
     model = plait.load("runs/mine").model
@@ -133,12 +126,14 @@ def test_an_encoder_of_your_own(walk):
     assert model.encoder.words.weight.shape[1] == model.encoder.width
 
 
+@pytest.mark.slow
 def test_several_labels_for_one_text(walk):
     walk.run(ROOT / "docs" / "how-to" / "multi-label.md")
     labels = {"anger", "joy", "fear"}
     assert set(plait.load("runs/moods").tasks["moods"].spec.labels) == labels
 
 
+@pytest.mark.slow
 def test_a_task_is_added(walk):
     """The run it is added to need not be well trained here."""
     walk.overrides += ["-o", "train.max_steps=4"]
@@ -149,6 +144,7 @@ def test_a_task_is_added(walk):
     assert set(new.tasks) - set(old.tasks) == {"urgent"}
 
 
+@pytest.mark.slow
 def test_distilling(walk, monkeypatch):
     """Of the page's runs, each takes a few updates here."""
     monkeypatch.setenv("HOME", str(Path.cwd()))
@@ -160,6 +156,7 @@ def test_distilling(walk, monkeypatch):
     assert all(member["calibration"] for member in told["distill"])
 
 
+@pytest.mark.slow
 def test_the_recipe_of_the_readme(walk):
     """It names the tutorial's files."""
     Path("my-folder").mkdir()
@@ -191,6 +188,7 @@ def record(calls: list[tuple[str, Any]], name: str) -> Any:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "functions", "ends"),
     [
@@ -221,14 +219,6 @@ def test_listeners_for_other_services(name, functions, ends, tiny_recipe, monkey
     assert "dev/overall" in told
 
 
-def test_reading_the_log(tiny_recipe, capsys):
-    plait.train(plait.read_recipe(tiny_recipe()), "runs/demo")
-    code = next(b for b in read_blocks(FOLLOW, "python") if not b.file)
-    exec(compile(code.text, str(code), "exec"), {})
-    printed = capsys.readouterr().out.split()
-    assert printed[::2] == ["12", "24"]
-
-
 # --- from Python -------------------------------------------------------------------------
 
 
@@ -249,6 +239,7 @@ def test_estimators(tiny_encoder, capsys, monkeypatch):
     assert "{'lr': " in printed
 
 
+@pytest.mark.slow
 def test_holding_back(tiny_recipe, capsys):
     """The page's program, on the tiny recipe's own words and a wish that it can meet."""
     plait.train(tiny_recipe(), "runs/demo")
@@ -265,6 +256,7 @@ def test_holding_back(tiny_recipe, capsys):
 # --- in other programs -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the other libraries' own
 def test_exporting(walk):
     """Everything on the page, with runs that need not be well trained."""

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
-import plait
-from plait.errors import RunError, UsageError
-from plait.export.hf import classify
+from plait.errors import UsageError
 from plait.export.run import export
-from plait.inference.fitting.calibrate import calibrate
 from plait.inference.predictor import Predictor
-from plait.methods.losses import CrossEntropy
 
 LONG = " ".join(["the film was very great and it is not dull ."] * 6)
 TEXTS = ["the film was great .", "awful", "a lovely walk , and the story was not dull !", LONG]
@@ -70,19 +62,6 @@ def test_cross_encoder(predictor, classifier_run, tmp_path, task):
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def test_cross_encoder_of_classes(train_tiny, tmp_path):
-    library = pytest.importorskip("sentence_transformers")
-    run = train_tiny(
-        "encoder.pooling=cls-pooler",
-        more='[tasks.kind]\nkind = "classes"\nlabels = ["0", "1"]\ntext = ["a", "b"]\n'
-        'head = "linear"\nlabel = "label"\ntrain = "same-train.csv"\ndev = "same-dev.csv"\n',
-    )
-    export(run, tmp_path / "out", form="sentence-transformers", tasks=["kind"])
-    model = library.CrossEncoder(str(tmp_path / "out"), device="cpu")
-    wanted = probabilities(Predictor.load(run, device="cpu"), "kind", PAIRS)
-    np.testing.assert_allclose(model.predict(PAIRS, apply_softmax=True), wanted, atol=1e-5)
-
-
 # --- transformers ------------------------------------------------------------------------
 
 
@@ -134,27 +113,6 @@ def test_calibration_is_in_the_classifier(classifier_run, predictor):
         assert far > 1e-3
 
 
-@pytest.mark.parametrize("task", ["mood", "same"])
-def test_a_temperature_alone_is_in_the_classifier(classifier_run, tmp_path, task):
-    run = shutil.copytree(classifier_run, tmp_path / "run")
-    calibrate(run, device="cpu")
-    model = Predictor.load(run, device="cpu")
-    assert not model.scalings[task].offsets
-    rows = PAIRS if model.tasks[task].spec.is_pair else TEXTS
-    logits, _ = ask(export(run, tmp_path / "out", form="hf", tasks=[task]).folder, rows)
-    wanted = probabilities(model, task, rows)
-    np.testing.assert_allclose(logits.softmax(-1).numpy(), wanted, atol=1e-5)
-
-
-def test_an_mlp_head_on_cls_and_no_segments(train_tiny, tmp_path):
-    """The head's first layer is what transformers calls the pooler; segments are all alike."""
-    run = train_tiny("encoder.pooling=cls", "encoder.segments=false", "tasks.same.head=mlp")
-    folder = export(run, tmp_path / "out", form="hf", tasks=["same"]).folder
-    logits, _ = ask(folder, PAIRS)
-    wanted = probabilities(Predictor.load(run, device="cpu"), "same", PAIRS)
-    np.testing.assert_allclose(logits.softmax(-1).numpy(), wanted, atol=1e-5)
-
-
 # --- refusals ----------------------------------------------------------------------------
 
 
@@ -176,38 +134,3 @@ def test_what_cannot_be_expressed(classifier_run, tmp_path, form, tasks, said):
         export(classifier_run, tmp_path / "out", form=form, tasks=tasks)
     assert not (tmp_path / "out").exists()
     assert list(tmp_path.glob(".*")) == []
-
-
-class Own(CrossEntropy):
-    """A loss of a user's."""
-
-    def decode(self, outputs):
-        return super().decode(2 * outputs)
-
-
-def test_poolings_and_losses_that_cannot_be_expressed(tiny_run, train_tiny, tmp_path):
-    with pytest.raises(UsageError, match=r"a head 'linear' on pooling 'mean'.*`--format onnx`"):
-        export(tiny_run, tmp_path / "out", form="hf", tasks=["mood"])
-    run = train_tiny("encoder.pooling=cls-pooler", "train.max_steps=1")
-    loaded = Predictor.load(run, device="cpu")
-    loaded.tasks["mood"] = replace(loaded.tasks["mood"], loss=Own(loaded.tasks["mood"].spec))
-    with pytest.raises(UsageError, match="by the loss 'Own'"):
-        classify(loaded, "mood")
-    with pytest.raises(UsageError, match="int8 is for --format onnx"):
-        export(run, tmp_path / "out", form="hf", tasks=["mood"], precision="int8")
-
-
-def test_texts_cut_in_the_middle_are_refused(tiny_run, tmp_path):
-    run = shutil.copytree(tiny_run, tmp_path / "run")
-    recipe = run / "recipe.toml"
-    text = recipe.read_text().replace('truncate = "head"', 'truncate = "head-tail"')
-    recipe.write_text(text)
-    with pytest.raises(UsageError, match="keeps beginning and end of long texts"):
-        export(run, tmp_path / "out", form="sentence-transformers")
-
-
-def test_plait_does_not_answer_with_them(classifier_run, tmp_path):
-    folder = export(classifier_run, tmp_path / "out", form="hf", tasks=["mood"]).folder
-    assert json.loads((folder / "export.json").read_text())["task"] == "mood"
-    with pytest.raises(RunError, match=r"was exported for another library \(hf\)"):
-        plait.load(folder)

@@ -13,9 +13,8 @@ import torch
 import plait
 from plait.config import read_recipe
 from plait.errors import EncoderError, RunError, UsageError
-from plait.export.onnx import INPUTS, _Answers
+from plait.export.onnx import INPUTS
 from plait.export.run import export
-from plait.inference.calibration import Scaling
 from plait.inference.ensemble import make_ensemble
 from plait.inference.exported import ExportedModel
 from plait.inference.predictor import Predictor
@@ -56,6 +55,7 @@ def test_answers_are_the_runs(both, task, count):
         assert mine.probabilities == pytest.approx(theirs.probabilities, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_heads_that_began_as_a_regression(train_tiny, tmp_path):
     heads = [f"tasks.{task}.head='regression'" for task in ("mood", "same", "near")]
     more = ["tasks.same.inputs='apart'", "tasks.near.loss='score-cross-entropy'"]
@@ -88,14 +88,6 @@ def test_calibration_is_in_the_graph(both, rich_run):
     data = run.tokenise([(text,) for text in texts(7)])
     assert abs(run.answer("mood", data) - plain.answer("mood", data)).max() > 1e-3
     np.testing.assert_allclose(model.answer("mood", data), run.answer("mood", data), atol=1e-5)
-
-
-@pytest.mark.parametrize("scaling", [Scaling(2.5), Scaling(0.4, (0.5, -0.7, 0.2))])
-def test_graphs_scale_as_runs_do(both, scaling):
-    run, _ = both
-    outputs = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
-    found = _Answers(run.tasks["mood"], scaling)(outputs)
-    np.testing.assert_allclose(found.numpy(), scaling(outputs.softmax(-1).numpy()), atol=1e-6)
 
 
 def test_graphs_need_no_plait(both, exported):
@@ -147,26 +139,6 @@ def test_what_is_in_the_folder(exported):
     assert "`RUN`" not in page
 
 
-def test_lora_leaves_no_trace_in_its_graph(exported):
-    """A projection that a merged update changed is one product, as without it."""
-    onnx = pytest.importorskip("onnx")
-
-    def products(file: str) -> int:
-        return sum(node.op_type == "MatMul" for node in onnx.load(exported / file).graph.node)
-
-    assert products("task-apart.onnx") == products("model.onnx")
-    assert products("task-beside.onnx") > products("model.onnx")
-
-
-def test_some_tasks_alone(rich_run, tmp_path):
-    place = export(rich_run, tmp_path / "some", tasks=["moods"]).folder
-    model = plait.load(place)
-    assert list(model.tasks) == ["moods"]
-    assert list(model.evaluate("dev").tasks) == ["moods"]
-    with pytest.raises(UsageError, match="no task 'mood'; did you mean 'moods'"):
-        model.predict("mood", ["the film"])
-
-
 def test_an_export_can_be_calibrated_again(exported, tmp_path):
     from plait.inference.fitting.calibrate import calibrate
 
@@ -181,16 +153,10 @@ def test_an_export_can_be_calibrated_again(exported, tmp_path):
         plait.load(place)
 
 
-def test_fingerprints_tell_exports_apart(exported, tmp_path):
-    place = shutil.copytree(exported, tmp_path / "copy")
-    assert plait.load(place).fingerprint() == plait.load(exported).fingerprint()
-    (place / "recipe.toml").write_text((place / "recipe.toml").read_text() + "\n# changed\n")
-    assert plait.load(place).fingerprint() != plait.load(exported).fingerprint()
-
-
 # --- int8 --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_int8_is_close_and_says_how_close(tiny_run, tmp_path):
     done = export(tiny_run, tmp_path / "int8", precision="int8")
     run, model = Predictor.load(tiny_run, device="cpu"), plait.load(done.folder)
@@ -210,46 +176,10 @@ def test_int8_is_close_and_says_how_close(tiny_run, tmp_path):
         plait.load(done.folder, precision="fp32")
 
 
-# --- weights beside their graphs ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_weights_beside_a_graph_are_checked_like_the_graph(
-    tiny_run, tmp_path, monkeypatch, precision
-):
-    monkeypatch.setattr("plait.export.onnx.LARGEST", 0)  # as for more than 2 GB
-    place = export(tiny_run, tmp_path / "out", tasks=["mood"], precision=precision).folder
-    facts = json.loads((place / "export.json").read_text())
-    assert set(facts["weights"]) == {path.name for path in place.glob("*.data")}
-    onnx = pytest.importorskip("onnx")
-    graph = onnx.load(place / "model.onnx", load_external_data=False).graph
-    told = [{e.key: e.value for e in each.external_data} for each in graph.initializer]
-    held = sum(int(each.get("length", 0)) for each in told)
-    assert 0 < held <= (place / "model.onnx.data").stat().st_size < held + 1000  # and no others
-    model, run = plait.load(place), Predictor.load(tiny_run, device="cpu")
-    rows = texts(5)
-    for mine, theirs in zip(model.predict("mood", rows), run.predict("mood", rows), strict=True):
-        far = 1e-5 if precision == "fp32" else 0.1
-        assert mine.probabilities == pytest.approx(theirs.probabilities, abs=far)
-
-    before = model.identify()
-    weights = place / "model.onnx.data"
-    content = bytearray(weights.read_bytes())
-    content[len(content) // 2] ^= 1  # which ONNX Runtime reads without a word
-    weights.write_bytes(content)
-    assert model.identify() != before
-    with pytest.raises(
-        RunError, match=r"model\.onnx\.data is not what was exported; copy it again"
-    ):
-        plait.load(place)
-    weights.unlink()
-    with pytest.raises(RunError, match=r"model\.onnx\.data is missing"):
-        plait.load(place)
-
-
 # --- refusals ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_dev_files_nothing_is_compared(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     recipe = run / "recipe.toml"
@@ -296,12 +226,6 @@ def test_a_damaged_export(exported, tmp_path):
         plait.load(place)
 
 
-@pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_devices_that_are_not_there(exported, device):
-    with pytest.raises(UsageError, match=r"CUDA|cannot be used with ONNX"):
-        plait.load(exported, device=device)
-
-
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_a_missing_package_is_named(tiny_run, tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
@@ -309,6 +233,7 @@ def test_a_missing_package_is_named(tiny_run, tmp_path, monkeypatch, package):
         export(tiny_run, tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_why_there_is_no_graph_is_told(tiny_run, tmp_path, monkeypatch):
     """In the words of what went wrong, not of the exporter, which only says that it did."""
@@ -322,6 +247,7 @@ def test_why_there_is_no_graph_is_told(tiny_run, tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_other_architectures(tiny_run, tmp_path):
     """An encoder without segments has a graph without them."""

@@ -65,14 +65,6 @@ def test_each_label_learns_from_the_teachers_yes_and_no(temperature):
     torch.testing.assert_close(found, 0.7 * hard + 0.3 * temperature**2 * divergence.mean())
 
 
-def test_two_logits_and_their_difference_learn_the_same():
-    labels = torch.tensor([[1.0, 0.3, 0.7], [0.0, 0.6, 0.4]])
-    one = torch.tensor([[0.4], [-1.2]])
-    two = torch.cat([torch.zeros_like(one), one], dim=1)
-    a, b = make(BINARY), make(BINARY, loss="cross-entropy")
-    torch.testing.assert_close(a(one, labels), b(two, labels))
-
-
 @pytest.mark.parametrize("loss", ["score-cross-entropy", "mse", "cosine-mse"])
 def test_a_score_is_taken_for_the_label(loss):
     # (1 - w) of the loss against the label, w of it against the teacher's score.
@@ -82,13 +74,6 @@ def test_a_score_is_taken_for_the_label(loss):
     given, taught = torch.tensor([5.0, 1.0]), torch.tensor([4.0, 2.0])
     found = distilled(outputs, torch.stack([given, taught], dim=1))
     torch.testing.assert_close(found, 0.75 * own(outputs, given) + 0.25 * own(outputs, taught))
-
-
-def test_a_score_by_hand():
-    # mse on 0-1: .6 against the label 5 (1.0) and the teacher's 4 (.8).
-    loss = make(SCORE, loss="mse", weight=0.25)
-    found = loss(torch.tensor([[0.6]]), torch.tensor([[5.0, 4.0]]))
-    assert float(found) == pytest.approx(0.75 * 0.16 + 0.25 * 0.04)
 
 
 def test_what_is_softened_may_be_logits_or_probabilities():
@@ -112,21 +97,6 @@ def test_the_gradient_keeps_its_size():
     make(spec, temperature=1000.0, weight=1.0)(student, labels).backward()
     centred = (student.detach() - student.detach().mean()) - (teacher - teacher.mean())
     torch.testing.assert_close(student.grad, centred / 3, rtol=1e-2, atol=1e-4)
-
-
-def test_a_teacher_that_is_quite_sure_leaves_the_loss_finite():
-    outputs = torch.tensor([[-30.0]], requires_grad=True)
-    loss = make(BINARY, weight=1.0)(outputs, torch.tensor([[1.0, 0.0, 1.0]]))
-    loss.backward()
-    assert torch.isfinite(loss)
-    assert outputs.grad.abs().sum() > 0
-
-
-def test_nothing_is_computed_in_half_precision():
-    outputs, labels = torch.tensor([[0.1, 0.7]]), torch.tensor([[0.0, 0.9, 0.1]])
-    with torch.autocast("cpu", torch.bfloat16):
-        coarse = make(CLASSES)(outputs, labels)
-    assert torch.equal(coarse, make(CLASSES)(outputs, labels))
 
 
 @pytest.mark.parametrize("spec", [CLASSES, BINARY, SCORE], ids=lambda spec: spec.kind)

@@ -11,8 +11,6 @@ from torch import nn
 from plait.config import StageConfig
 from plait.methods.aggregators import AGGREGATORS
 from plait.methods.losses import LOSSES
-from plait.methods.regularizers import Regularizer
-from plait.methods.weighting import Fixed
 from plait.training.optimizer import build_optimizer, freeze, set_rate
 from plait.training.stages.meta import FOMAML, FOMAMLStep, Reptile, ReptileStep
 from plait.training.step import Step, TaskParts
@@ -101,14 +99,6 @@ def test_reptile_moves_by_the_mean_over_tasks():
     assert values(model, "a") == pytest.approx((0.95, 1.8))
 
 
-def test_a_tasks_weight_multiplies_its_difference():
-    """As above, with a's difference of -0.4 twice: 1 + 0.5 * (-0.8 + 0.2) / 2."""
-    model = Line(1.0, a=2.0, b=1.0)
-    step = make(model, Reptile(inner_steps=1, inner_lr=0.1, outer_lr=0.5), "a", "b", weight=2.0)
-    step([{"a": point(1, 0), "b": point(1, 3)}])
-    assert values(model, "a") == pytest.approx((0.85, 1.8))
-
-
 class Headed(Line):
     """A Line whose task b leaves w alone."""
 
@@ -125,22 +115,6 @@ def test_a_task_that_leaves_the_encoder_has_no_part_in_the_mean():
     assert values(model, "b") == pytest.approx((0.8, 1.2))
 
 
-class Pull(Regularizer):
-    """Adds w itself: 1 to the gradient of w."""
-
-    def __call__(self, model, task, batch, outputs, loss):
-        return model.w.sum()
-
-
-def test_inner_updates_have_the_regularizers_terms():
-    """x 1, y 0: w = 1 - 0.1 * (4 + 1), of which half the way is gone."""
-    model = Line(1.0, a=2.0)
-    kind = Reptile(inner_steps=1, inner_lr=0.1, outer_lr=0.5)
-    result = make(model, kind, "a", regularizers=(Pull(),))([{"a": point(1, 0)}])
-    assert values(model) == pytest.approx((0.75, 1.8))
-    assert (result.losses["a"].item(), result.terms["a"].item()) == (2.0, 1.0)
-
-
 def test_fomaml_by_hand():
     """To w = 0.6, h = 1.8 as above; the query x 1, y 0 there has w h = 1.08.
 
@@ -151,22 +125,6 @@ def test_fomaml_by_hand():
     result = step([{"a": point(1, 0)}, {"a": point(1, 0)}])
     assert values(model) == pytest.approx((1 - 0.1944, 2 - 0.0648))
     assert result.losses["a"].item() == pytest.approx(1.08**2 / 2)
-
-
-class Thrice(Fixed):
-    """Every loss counts three times."""
-
-    def __call__(self, task, loss):
-        return 3 * loss
-
-
-def test_weights_and_the_weighting_are_of_the_query():
-    """The gradients above, 1.944 and 0.648, times 2 * 3; the support's batch adapts as before."""
-    model = Line(1.0, a=2.0)
-    thrice = Thrice(("a",), torch.device("cpu"))
-    step = make(model, FOMAML(inner_steps=1, inner_lr=0.1), "a", weight=2.0, weighting=thrice)
-    step([{"a": point(1, 0)}, {"a": point(1, 0)}])
-    assert values(model) == pytest.approx((1 - 6 * 0.1944, 2 - 6 * 0.0648))
 
 
 def test_adam_inside_an_episode():
@@ -184,14 +142,6 @@ def test_adam_inside_an_episode():
     make(model, kind, "a")([{"a": point(1, 0)}] * 2)
     second = 3.249 / ((0.999 * 16 + 3.249**2) / 1.999) ** 0.5
     assert values(model)[0] == pytest.approx(0.9 - 0.1 * second)
-
-
-def test_clip_is_of_inner_gradients():
-    """The gradient (4, 2) has norm 20^0.5, cut to 1; the difference is not cut again."""
-    model = Line(1.0, a=2.0)
-    kind = Reptile(inner_steps=1, inner_lr=20.0, outer_lr=1.0)
-    make(model, kind, "a", clip=1.0)([{"a": point(1, 0)}])
-    assert values(model) == pytest.approx((1 - 20 * 4 / 20**0.5, 2 - 20 * 2 / 20**0.5), rel=1e-5)
 
 
 # --- the tiny model ----------------------------------------------------------------------
@@ -248,18 +198,6 @@ def test_fomaml_that_does_not_adapt_is_a_plain_update(
         expected = step([batches[2]])
         torch.testing.assert_close(told.losses, expected.losses)
         torch.testing.assert_close(told.grad_norm, expected.grad_norm)
-    assert_same(model, plain)
-
-
-@pytest.mark.parametrize("task", ["mood", "same", "near"])
-def test_one_step_of_reptile_on_one_task_is_a_step_of_sgd(tiny_model, parts, batches, task):
-    model, plain = tiny_model(), tiny_model()
-    freeze(plain, STAGE)
-    step = build(model, parts, Reptile(inner_steps=1, inner_lr=0.1, outer_lr=1.0))
-    step([{task: batches[0][task]}])
-    batch = batches[0][task]
-    parts[task].loss(plain(task, batch.tokens), batch.labels).backward()
-    torch.optim.SGD([p for p in plain.parameters() if p.grad is not None], lr=0.1).step()
     assert_same(model, plain)
 
 

@@ -95,19 +95,6 @@ def test_the_order_sum_12_adds_up_to_12_counted_from_0_and_to_15_counted_from_1(
         assert sum(epoch + 1 for epoch in epochs) == 15
 
 
-def test_the_order_sst_first_does_not_even_out():
-    """What sum-12 is for: under (SST PARA STS) x 3 the first task's epochs come earlier."""
-    trained = ["sst", "para", "sts"] * 3
-    sums = {t: sum(e for e, name in enumerate(trained) if name == t) for t in trained}
-    assert sums == {"sst": 9, "para": 12, "sts": 15}
-
-
-@pytest.mark.parametrize("order", [[], ["mood", "mood"], ["mood", "near"]])
-def test_by_epoch_leaves_no_task_out(order):
-    with pytest.raises(ValueError, match=r"^order leaves out .*same.*: add it, or"):
-        spell(build("by-epoch", order=order), epoch=1)
-
-
 # --- simultaneous ---
 
 
@@ -146,11 +133,6 @@ def test_simultaneous_checks_names_before_the_first_turn(settings, message):
         next(build("simultaneous", **settings).epoch(SIZES, 0, 1, np.random.default_rng(0)))
 
 
-def test_simultaneous_needs_a_leader():
-    with pytest.raises(RecipeError, match=r"^train\.schedule\.leader must be set"):
-        build("simultaneous")
-
-
 # --- shares by size ---
 
 # Perfect squares, so that roots come out whole: 400 = 20^2, 100 = 10^2, 25 = 5^2.
@@ -187,15 +169,6 @@ def test_shares_by_size(table, place, expected):
     assert list(shares.values()) == pytest.approx(expected, abs=2e-6)
 
 
-def test_system_a_by_its_own_sizes():
-    """Sizes of the three data sets: square roots 92.4, 532.0 and 77.7 add up to 702.1."""
-    sizes = {"sst": Size(8544, 1068), "quora": Size(283010, 35377), "sts": Size(6040, 755)}
-    shares = build("square-root", steps=2400).shares(sizes, 0, 1)
-    assert shares == pytest.approx({"sst": 0.1316, "quora": 0.7577, "sts": 0.1107}, abs=1e-4)
-    shares = build("proportional", steps=2400).shares(sizes, 0, 1)
-    assert shares == pytest.approx({"sst": 0.0287, "quora": 0.9510, "sts": 0.0203}, abs=1e-4)
-
-
 DRAWN = [{"name": "temperature", "temperature": 2.0}]
 DRAWN += [{"name": name} for name in ("proportional", "square-root", "annealed")]
 
@@ -230,25 +203,6 @@ def test_settings_that_make_no_sense(table, message):
 # --- all ---
 
 
-def test_a_single_batch_each():
-    sizes = {"mood": Size(1, 1), "same": Size(1, 1)}
-    assert spell(build("sequential"), sizes) == "m s"
-    assert spell(build("round-robin"), sizes) == "m s"
-    assert len(spell(build("fixed"), sizes).split()) == 2
-
-
-def test_written_orders_begin_anew_and_fixed_goes_on():
-    assert not build("sequential").keeps_place("mood")
-    assert not build("by-epoch", cap=2).keeps_place("mood")
-    assert not build("round-robin").keeps_place("mood")
-    assert build("fixed").keeps_place("mood")
-
-
-def test_a_fixed_epoch_is_as_long_as_all_batches_unless_set():
-    assert len(spell(build("fixed")).split()) == 10
-    assert len(spell(build("fixed", steps=4)).split()) == 4
-
-
 @pytest.mark.parametrize(
     ("probabilities", "shares"),
     [
@@ -272,45 +226,8 @@ def test_fixed_draws_by_its_shares(probabilities, shares):
     assert sum((drawn[t] - e) ** 2 / e for t, e in expected.items()) < 13.8
 
 
-def test_fixed_draws_differ_between_seeds():
-    assert spell(build("fixed", steps=40), seed=0) != spell(build("fixed", steps=40), seed=1)
-
-
-@pytest.mark.parametrize("name", ["sequential", "round-robin", "by-epoch"])
-def test_a_misspelt_order_gets_a_suggestion(name):
-    schedule = build(name, order=["mood", "smae", "near"])
-    with pytest.raises(ValueError, match=r"^order names 'smae', no task .* mean 'same'\?$"):
-        spell(schedule)
-
-
 @pytest.mark.parametrize("name", ["sequential", "round-robin"])
 @pytest.mark.parametrize("order", [["mood", "same"], ["mood", "same", "near", "near"], []])
 def test_an_order_names_each_task_once(name, order):
     with pytest.raises(ValueError, match=r"^order must name each task once: mood, same, near$"):
         spell(build(name, order=order))
-
-
-def test_misspelt_probabilities_get_a_suggestion():
-    schedule = build("fixed", probabilities={"mod": 1.0, "same": 1.0})
-    with pytest.raises(ValueError, match=r"^probabilities names 'mod', .* mean 'mood'\?$"):
-        spell(schedule)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"probabilities": {"mood": -1.0, "same": 2.0}}, "must not be negative, nor all 0"),
-        ({"probabilities": {"mood": 0.0}}, "must not be negative, nor all 0"),
-        ({"steps": 0}, "steps must be 1 or more, not 0"),
-        ({"probabilities": {"mood": "much"}}, "valid number"),
-        ({"step": 4}, r"train\.schedule\.step is not a setting .* did you mean 'steps'\?"),
-    ],
-)
-def test_settings_of_fixed_that_make_no_sense(settings, message):
-    with pytest.raises(RecipeError, match=message):
-        build("fixed", **settings)
-
-
-def test_a_length_that_does_not_exist():
-    with pytest.raises(RecipeError, match="'full', 'truncated' or 'drop-out'"):
-        build("round-robin", length="short")

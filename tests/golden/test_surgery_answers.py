@@ -12,7 +12,6 @@ from torch import Tensor
 
 from plait.errors import RecipeError
 from plait.methods.aggregators import AGGREGATORS, Aggregator
-from plait.methods.aggregators.base import multiply_in_pieces
 from plait.methods.aggregators.gradvac import GradVac
 from plait.methods.aggregators.mgda import find_shortest
 from plait.methods.aggregators.nash_mtl import NashMTL
@@ -75,14 +74,6 @@ def test_settings_out_of_range_are_refused(table, words):
         AGGREGATORS.build(table, "train.aggregator")
 
 
-def test_which_can_be_captured():
-    assert {name for name in AGGREGATORS if not AGGREGATORS[name].capturable} == {
-        *THROUGH_TORCHJD,
-        "mgda",
-        "nash-mtl",
-    }
-
-
 @pytest.mark.parametrize("name", [*THROUGH_TORCHJD, "mgda"])
 @pytest.mark.parametrize("scale", [1e-9, 1e6])
 def test_very_small_and_very_large_gradients_are_no_less_solved(name, scale):
@@ -128,21 +119,6 @@ def test_gradvac_by_hand():
     combined = gradvac(torch.eye(2), generator(), ["a", "b"])
     torch.testing.assert_close(combined, torch.tensor([1.75, 1.75]))
     assert gradvac.tensors()["a/b"].item() == pytest.approx(0.3)
-
-
-def test_a_gradient_of_0_tells_gradvac_nothing():
-    gradvac = GradVac(beta=0.5)
-    gradvac.load_tensors({"a/b": torch.tensor(0.6), "b/a": torch.tensor(0.6)})
-    alone = torch.tensor([[1.0, 2.0], [0.0, 0.0]])
-    torch.testing.assert_close(gradvac(alone, generator(), ["a", "b"]), alone[0])
-    assert targets_of(gradvac, "ab").flatten().tolist() == pytest.approx([0, 0.6, 0.6, 0])
-
-
-def test_gradvac_leaves_gradients_that_agree_as_usual():
-    gradients = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
-    gradvac = GradVac(beta=0.01)
-    torch.testing.assert_close(gradvac(gradients, generator()), torch.tensor([2.0, 1.0]))
-    assert gradvac.tensors()["0/1"].item() == pytest.approx(0.01 * 0.5**0.5)
 
 
 @pytest.mark.parametrize("num_tasks", [2, 3, 5])
@@ -237,27 +213,6 @@ def test_mgda_stays_between_the_gradients(num_tasks):
     assert some_are_left_out
 
 
-def test_mgda_does_not_hang_on_rounding():
-    """Where Frank-Wolfe stops early, the last bit of the gradients decides where: here by 0.008."""
-    gradients = draw(5, 12, seed=80)
-    scaled = answer("mgda", gradients * 88.6779093709754) / 88.6779093709754
-    torch.testing.assert_close(scaled, answer("mgda", gradients), rtol=0, atol=1e-5)
-
-
-def test_mgda_of_equal_gradients_and_of_very_different_ones():
-    one = draw(1, 8, seed=0)
-    torch.testing.assert_close(answer("mgda", one.repeat(4, 1)), one[0])
-    # (1e-6, 0) and (0, 1): all but 1e-12 of the weight is the small one's.
-    combined = answer("mgda", torch.tensor([[1e-6, 0.0], [0.0, 1.0]]))
-    torch.testing.assert_close(combined, torch.tensor([1e-6, 1e-12]), rtol=1e-5, atol=0)
-
-
-def test_mgda_of_opposite_gradients_is_0():
-    one = draw(1, 8, seed=0)
-    combined = answer("mgda", torch.cat([one, -2 * one]))
-    torch.testing.assert_close(combined, torch.zeros(8), rtol=0, atol=1e-5)
-
-
 def test_mgda_nears_torchjd():
     gradients = draw(3, 8, seed=4)
     expected = theirs("MGDA", gradients, epsilon=1e-5, max_iters=250)
@@ -341,19 +296,6 @@ def test_nobody_loses_by_upgrad(num_tasks):
         assert (gradients @ combined > -1e-4).all()
 
 
-def test_two_tasks_under_upgrad_are_as_under_pcgrad():
-    """With one other to mind, the nearest vector without conflict is PCGrad's projection."""
-    for seed in range(10):
-        gradients = draw(2, 7, seed)
-        combined = answer("upgrad", gradients, reduction="sum")
-        torch.testing.assert_close(combined, PCGrad()(gradients, generator()), rtol=1e-4, atol=1e-5)
-
-
-def test_upgrad_leaves_gradients_that_agree_alone():
-    gradients = draw(4, 20, seed=1).abs()
-    torch.testing.assert_close(answer("upgrad", gradients), gradients.mean(dim=0))
-
-
 def test_upgrad_equals_torchjd_with_the_solver_it_comes_with():
     for seed in range(5):
         gradients = draw(4, 6, seed)
@@ -382,21 +324,6 @@ def test_the_bargain_is_struck(num_tasks):
         torch.testing.assert_close(longer, combined)  # cut, never stretched
 
 
-def test_no_task_bargains_better_for_a_louder_gradient():
-    gradients = draw(3, 12, seed=3)
-    louder = gradients * torch.tensor([[100.0], [1.0], [0.01]])
-    torch.testing.assert_close(
-        NashMTL()(louder, generator()), NashMTL()(gradients, generator()), rtol=1e-3, atol=1e-4
-    )
-
-
-def test_gradients_that_almost_cancel_out_have_a_bargain():
-    one, other = draw(2, 12, seed=1)
-    gradients = torch.stack([one, -one + 1e-2 * other])
-    combined = NashMTL()(gradients, generator())
-    assert (gradients @ combined > 0).all()
-
-
 def test_weights_are_kept_for_some_updates_and_found_anew_for_other_tasks():
     nash, names = NashMTL(max_norm=0.0, every=3), ["a", "b"]
     gradients = [draw(2, 12, seed) for seed in range(5)]
@@ -421,9 +348,3 @@ def test_nash_mtl_equals_torchjd_with_the_solver_it_comes_with():
         torch.testing.assert_close(
             NashMTL()(gradients, generator()), expected, rtol=0.02, atol=0.01
         )
-
-
-@pytest.mark.parametrize("length", [5, 16, 19])
-def test_inner_products_in_pieces_are_those_of_the_whole(length):
-    rows = torch.randn(3, length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert torch.allclose(multiply_in_pieces(rows, 8), rows @ rows.T)

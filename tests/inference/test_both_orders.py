@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,20 +46,15 @@ def test_an_answer_is_the_mean_of_both_orders(run, tiny_run):
 
 
 def test_training_scores_as_answers_are_given(tiny_recipe, tmp_path):
-    done = train(read_recipe(tiny_recipe(), ["tasks.same.both_orders=true"]), tmp_path / "run")
+    done = train(
+        read_recipe(tiny_recipe(), ["tasks.same.both_orders=true", "train.max_steps=1"]),
+        tmp_path / "run",
+    )
     scores = Predictor.load(done.folder).evaluate()
     assert scores.primary == pytest.approx(done.result["dev"]["primary"])
     assert scores.tasks["same"].metrics == pytest.approx(
         done.result["dev"]["tasks"]["same"]["metrics"], abs=1e-6
     )
-
-
-def test_tasks_of_one_pass_keep_apart(run):
-    """Those of both orders do not share a pass with those of one."""
-    model = Predictor.load(run)
-    one = model.tasks["same"].spec.model_copy(update={"both_orders": False})
-    beside = replace(model, tasks=model.tasks | {"near": replace(model.tasks["near"], spec=one)})
-    assert beside.share_passes(["same", "near"]) == [("same",), ("near",)]
 
 
 def test_an_ensemble_of_one_that_does_and_one_that_does_not(run, tiny_run, tmp_path):
@@ -69,14 +63,7 @@ def test_an_ensemble_of_one_that_does_and_one_that_does_not(run, tiny_run, tmp_p
     assert ask(ensemble, "same", PAIRS) == pytest.approx(np.mean(each, axis=0), abs=1e-6)
 
 
-def test_progress_counts_each_row_once(run):
-    told = []
-    model = Predictor.load(run).watched(lambda *now: told.append(now))
-    ask(model, "same", PAIRS)
-    assert told[0] == ("same", 1, 3)  # half of the work is done
-    assert told[-1] == ("same", 3, 3)
-
-
+@pytest.mark.slow
 def test_exports(run, tmp_path):
     pytest.importorskip("onnxruntime")
     folder = export(run, tmp_path / "onnx").folder

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import tomllib
 
 import numpy as np
 import pytest
 
 import plait
 from plait.config import read_recipe, to_toml
-from plait.errors import RunError, UsageError
-from plait.inference.ensemble import FILE, Ensemble, Views, load, make_ensemble
+from plait.errors import RunError
+from plait.inference.ensemble import Ensemble, load, make_ensemble
 from plait.inference.predictor import Predictor
-from plait.training.run import train
 
 TEXTS = ["the film was great .", "dull", "a b c", "the book was fine ."]
 PAIRS = [(one, other) for one in TEXTS for other in TEXTS[:2]]
@@ -21,15 +19,9 @@ EXAMPLES = {"mood": TEXTS, "same": PAIRS, "near": PAIRS}
 
 
 @pytest.fixture(scope="module")
-def second_run(tmp_path_factory, tiny_run):
-    """The recipe of tiny_run under another seed and with shorter inputs."""
-    folder = tmp_path_factory.mktemp("second")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLAIT_CACHE", str(folder / "cache"))
-        config = read_recipe(
-            tiny_run / "recipe.toml", ["seed=3", "encoder.max_length=12", "train.epochs=1"]
-        )
-        return train(config, folder / "run").folder
+def second_run(train_once):
+    """The tiny recipe under another seed and with shorter inputs."""
+    return train_once("seed=3", "encoder.max_length=12", "train.epochs=1")
 
 
 def altered(run, out, old, new):
@@ -52,10 +44,6 @@ def test_one_member_is_its_member(tiny_run, tmp_path, how):
     for task, examples in EXAMPLES.items():
         assert ensemble.predict(task, examples) == alone.predict(task, examples)
     assert ensemble.evaluate("dev").to_json() == alone.evaluate("dev").to_json()
-
-
-def test_a_run_is_still_a_run(tiny_run):
-    assert isinstance(load(tiny_run), Predictor)
 
 
 @pytest.mark.parametrize("how", ["mode", "mean"])
@@ -88,42 +76,7 @@ def test_tasks_answered_together_are_those_answered_apart(tiny_run, second_run, 
     assert model.share_passes(["mood", "same", "near"]) == [("mood",), ("same",), ("near",)]
 
 
-def test_members_that_read_alike_share_what_is_read(tiny_run, tmp_path):
-    twin = shutil.copytree(tiny_run, tmp_path / "twin")
-    ensemble = Ensemble.load(make_ensemble([tiny_run, twin], tmp_path / "e"))
-    data = ensemble.tokenise([("a",), ("b",)])
-    assert isinstance(data, Views)
-    assert data.views[0] is data.views[1]
-    assert ensemble.predict("mood", TEXTS) == Predictor.load(tiny_run).predict("mood", TEXTS)
-
-
-def test_progress_counts_rows_not_members(tiny_run, second_run, tmp_path):
-    heard = []
-    ensemble = Ensemble.load(make_ensemble([tiny_run, second_run], tmp_path / "e"))
-    ensemble.watched(lambda *args: heard.append(args)).predict("mood", TEXTS)
-    assert heard == [("mood", 2, 4), ("mood", 4, 4)]
-
-
-def test_an_unknown_task(tiny_run, tmp_path):
-    ensemble = load(make_ensemble([tiny_run], tmp_path / "e"))
-    with pytest.raises(UsageError, match="e has no task 'moood'; did you mean 'mood'"):
-        ensemble.predict("moood", TEXTS)
-
-
 # --- the folder --------------------------------------------------------------------------
-
-
-def test_the_file_names_members_as_seen_from_it(tiny_run, tmp_path):
-    runs = tmp_path / "runs"
-    shutil.copytree(tiny_run, runs / "a")
-    shutil.copytree(tiny_run, runs / "b")
-    make_ensemble([runs / "a", runs / "b"], runs / "ab", "mean")
-    table = tomllib.loads((runs / "ab" / FILE).read_text(encoding="utf-8"))
-    assert (table["how"], table["members"]) == ("mean", ["../a", "../b"])
-    assert table["tasks"]["near"] == {"kind": "score", "num_texts": 2, "range": [0.0, 5.0]}
-    assert table["tasks"]["same"]["labels"] == ["no", "yes"]
-    moved = (runs).rename(tmp_path / "moved")
-    assert len(Ensemble.load(moved / "ab").members) == 2
 
 
 @pytest.mark.parametrize(
@@ -139,13 +92,6 @@ def test_other_tasks_are_refused(tiny_run, tmp_path, old, new, told):
     with pytest.raises(RunError, match=told):
         make_ensemble([tiny_run, other], tmp_path / "e")
     assert not (tmp_path / "e").exists()
-
-
-def test_a_task_too_many_is_refused(tiny_run, tmp_path):
-    more = '[tasks.more]\nkind = "binary"\ntext = ["text"]\n\n[tasks.same]'
-    other = altered(tiny_run, tmp_path / "other", "[tasks.same]", more)
-    with pytest.raises(RunError, match=r"other has a task 'more' and .* has none"):
-        make_ensemble([tiny_run, other], tmp_path / "e")
 
 
 def test_what_is_no_member_is_refused(tiny_run, tmp_path):
@@ -179,25 +125,3 @@ def test_a_member_that_went_away_or_changed_is_told(tiny_run, tmp_path):
         RunError, match=r"ensemble.toml names a member .*member, which is not there"
     ):
         load(folder)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("how = ", "is not an ensemble that plait wrote"),
-        ("how = 'mode'", "it lacks 'members'"),
-        ("how = 'mod'\nmembers = ['a']\ntasks = {}", "how = 'mod'; did you mean 'mode'"),
-        ("how = 'mode'\nmembers = [1]\ntasks = {}", "is not an ensemble that plait wrote"),
-        ("how = 'mode'\nmembers = ['a']\ntasks = {a = 1}", "is not an ensemble that plait wrote"),
-        ("how = 'mode'\nmembers = []\ntasks = {}", "names no members"),
-    ],
-)
-def test_a_damaged_file_is_told(tmp_path, text, told):
-    (tmp_path / FILE).write_text(text, encoding="utf-8")
-    with pytest.raises(RunError, match=told):
-        load(tmp_path)
-
-
-def test_a_run_is_no_ensemble(tiny_run):
-    with pytest.raises(RunError, match=r"is not an ensemble: it has no ensemble\.toml"):
-        Ensemble.load(tiny_run)

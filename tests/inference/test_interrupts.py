@@ -35,15 +35,6 @@ def test_what_comes_together_counts_once(clock):
     assert heard == [(2, 100.0), (2, 100.5), (2, 101.0), (2, 107.0)]
 
 
-def test_one_may_have_been_heard_before(clock):
-    heard = []
-    hear = count_once(lambda number, _: heard.append(number), heard=True)
-    hear(2, None)
-    clock[0] += interrupts.AT_ONCE_S
-    hear(3, None)
-    assert heard == [3]
-
-
 @pytest.mark.usefixtures("_default")
 def test_a_press_interrupts_once(clock):
     with presses_counted():
@@ -54,13 +45,6 @@ def test_a_press_interrupts_once(clock):
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-@pytest.mark.usefixtures("_default")
-def test_whoever_ignores_it_goes_on_so():
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with presses_counted():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 @pytest.mark.usefixtures("_default")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
-import pytest
 from safetensors.torch import load_file
 
 import plait
@@ -15,41 +13,6 @@ import plait.inference.teacher
 from plait.config import read_recipe
 from plait.data.cache import is_underway
 from plait.data.locks import is_taken
-from plait.inference.ensemble import make_ensemble
-from plait.training.listeners import Listener
-
-
-@pytest.fixture
-def run(tiny_recipe, tmp_path):
-    recipe = tiny_recipe()
-
-    def start(out, *overrides, **options):
-        return plait.train(read_recipe(recipe, overrides), tmp_path / out, **options).folder
-
-    return start
-
-
-@pytest.fixture
-def student(run):
-    """Train a student of a folder, with more settings of its kind."""
-
-    def start(out, teacher, *listeners, **settings):
-        table = {"name": "distill", "teacher": str(teacher), **settings}
-        words = ", ".join(f"{key}={json.dumps(value)}" for key, value in table.items())
-        kind = f"stage.distill.kind={{{words}}}"
-        return run(out, "train.epochs=1", "stages=['distill']", kind, listeners=listeners)
-
-    return start
-
-
-class Heard(Listener):
-    """Keeps what is said of the asking."""
-
-    def __init__(self):
-        self.told = []
-
-    def asking(self, task, done, total):
-        self.told.append((task, done, total))
 
 
 @contextmanager
@@ -74,9 +37,9 @@ def test_who_has_a_lock(tmp_path):
     assert not is_taken(place)
 
 
-def test_what_another_asks_comes_last(run, student, monkeypatch):
+def test_what_another_asks_comes_last(tiny_run, tiny_recipe, tmp_path, monkeypatch):
     """And is waited for, not asked again."""
-    teacher = run("teacher")
+    teacher = tiny_run
     order, other = [], ExitStack()
     ask, put = plait.inference.teacher._ask, plait.inference.teacher._put
 
@@ -95,27 +58,12 @@ def test_what_another_asks_comes_last(run, student, monkeypatch):
 
     monkeypatch.setattr("plait.inference.teacher._ask", watch)
     monkeypatch.setattr("plait.inference.teacher._put", first_is_busy)
-    kept = load_file(student("student", teacher) / "teacher" / "distill.safetensors")
+    kind = f"stage.distill.kind={{name='distill', teacher='{teacher}'}}"
+    settings = ["train.max_steps=1", "stages=['distill']", kind]
+    plait.train(read_recipe(tiny_recipe(), settings), tmp_path / "student")
+    kept = load_file(tmp_path / "student" / "teacher" / "distill.safetensors")
     assert order == ["same", "near", "mood"]
     model = plait.load(teacher, precision="auto")
     rows = model.load_split("train")
     for task, answers in kept.items():
         np.testing.assert_array_equal(answers.numpy(), model.answer(task, rows[task]))
-
-
-@pytest.mark.parametrize("unseen", [False, True])
-def test_progress_is_of_rows_whoever_answers_them(run, student, tmp_path, unseen):
-    folds = [f"data.fold={i}" for i in (1, 2)]
-    members = [
-        run(f"m{i}", "data.folds=2", fold, "data.leave_out=true") for i, fold in enumerate(folds)
-    ]
-    both = make_ensemble(members, tmp_path / "both", "mean")
-    heard = Heard()
-    place = student("student", both, heard, unseen=unseen)
-    rows = {task: len(a) for task, a in load_file(place / "teacher/distill.safetensors").items()}
-    told = {task: [t[1:] for t in heard.told if t[0] == task] for task in rows}
-    for task, count in rows.items():
-        done = [one for one, _ in told[task]]
-        assert {total for _, total in told[task]} == {count}
-        assert done == sorted(done)
-        assert done[-1] == count

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.func import functional_call
 
-from plait.errors import EncoderError, RecipeError
+from plait.errors import RecipeError
 from plait.model.adapters import ADAPTERS
-from plait.model.encoder import AutoEncoder, check_adapters
 
 EVERY = pytest.mark.parametrize("name", sorted(ADAPTERS))
 
@@ -58,18 +56,6 @@ def test_its_parameters_are_the_tasks(tiny_model, tiny_specs, name):
     assert found.keys() == dict(model.named_parameters()).keys()
 
 
-@EVERY
-def test_it_is_part_of_the_state(tiny_model, tiny_batch, tiny_specs, name):
-    adapters = {"same": {"name": name}, "near": {"name": name}}
-    model, other = tiny_model(adapters=adapters), tiny_model(adapters=adapters, seed=1)
-    for parameter in model.adapters.parameters():
-        torch.nn.init.normal_(parameter)
-    other.load_state_dict(model.state_dict())
-    for task, spec in tiny_specs.items():
-        tokens = tiny_batch(spec).tokens
-        assert torch.equal(model.eval()(task, tokens), other.eval()(task, tokens))
-
-
 @pytest.mark.parametrize(
     "adapters", [{}, *({"same": {"name": name}} for name in ("lora", "pal", "top"))]
 )
@@ -100,41 +86,6 @@ def test_a_reader_answers_alike_and_leaves_the_encoder_without_gradient(
         assert not torch.equal(reader("same", tokens), outputs[reader])
 
 
-def test_a_reader_still_passes_a_gradient_to_its_input(tiny_model, tiny_batch, tiny_specs):
-    """What looks for the worst perturbation of a text needs one."""
-    model = tiny_model(readers=("same",))
-    tokens = tiny_batch(tiny_specs["same"]).tokens
-    words = model.encoder.word_embeddings(tokens.ids).detach().requires_grad_()
-    model("same", tokens, words).sum().backward()
-    assert words.grad.abs().sum() > 0
-
-
-def test_a_reader_may_be_run_on_other_weights(tiny_model, tiny_batch, tiny_specs):
-    """As those do who compare a model with an average of itself."""
-    model = tiny_model(readers=("same",), adapters={"same": {"name": "pal"}}).eval()
-    tokens = tiny_batch(tiny_specs["same"]).tokens
-    other = {name: 1.5 * t.detach() for name, t in model.named_parameters()}
-    found = functional_call(model, other, ("same", tokens))
-    before = model("same", tokens)
-    model.load_state_dict(other)
-    torch.testing.assert_close(found, model("same", tokens))
-    assert not torch.allclose(found, before)
-
-
-def test_only_our_bert_takes_adapters(tiny_encoder_config, tiny_model, tiny_batch, tiny_specs):
-    transformers = pytest.importorskip("transformers")
-    config = transformers.BertConfig(**tiny_encoder_config)
-    encoder = AutoEncoder(transformers.BertModel(config), tiny_encoder_config)
-    check_adapters(tiny_model().encoder)
-    with pytest.raises(EncoderError, match=r'set encoder\.architecture = "bert"'):
-        check_adapters(encoder)
-    adapter = ADAPTERS.build("lora", "x", 16, 2, 2)
-    tokens = tiny_batch(tiny_specs["mood"]).tokens
-    with pytest.raises(EncoderError, match="adapters go into plait's own BERT alone"):
-        encoder(tokens, None, adapter)
-    encoder(tokens, None, None)
-
-
 @torch.no_grad()
 def test_lora_merges_into_the_weights(tiny_model, tiny_batch, tiny_specs):
     """Every target; the merged encoder alone answers what encoder and adapter did together."""
@@ -148,10 +99,3 @@ def test_lora_merges_into_the_weights(tiny_model, tiny_batch, tiny_specs):
     assert not torch.allclose(model.encoder(tokens).hidden, wanted, atol=1e-2)
     assert adapter.merge(model.encoder)
     torch.testing.assert_close(model.encoder(tokens).hidden, wanted, atol=1e-12, rtol=0)
-
-
-def test_pal_does_not_merge(tiny_model):
-    model = tiny_model(adapters={"same": {"name": "pal"}})
-    before = {name: p.clone() for name, p in model.encoder.named_parameters()}
-    assert not model.adapters["task-same"].merge(model.encoder)
-    assert all(torch.equal(p, before[name]) for name, p in model.encoder.named_parameters())

@@ -185,16 +185,6 @@ def tiny() -> Bert:
 
 
 @torch.no_grad()
-def test_given_word_embeddings_change_nothing(tiny: Bert) -> None:
-    tokens = INPUTS["padded-segments"]
-    words = tiny.word_embeddings(tokens.ids)
-    assert words.shape == (3, 12, 24)
-    a, b = tiny(tokens), tiny(tokens, words)
-    assert torch.equal(a.hidden, b.hidden)
-    assert torch.equal(a.pooled, b.pooled)
-
-
-@torch.no_grad()
 def test_perturbed_embeddings_equal_a_perturbed_table(tiny: Bert) -> None:
     ids = torch.arange(1, 13).view(2, 6)  # each token once: a row of the table per position
     tokens = Tokens(ids, torch.zeros_like(ids), torch.ones_like(ids, dtype=torch.bool))
@@ -203,28 +193,6 @@ def test_perturbed_embeddings_equal_a_perturbed_table(tiny: Bert) -> None:
     assert not torch.allclose(perturbed, tiny(tokens).hidden, atol=0.1)
     tiny.embeddings.word.weight[ids] += noise
     torch.testing.assert_close(perturbed, tiny(tokens).hidden)
-
-
-@torch.no_grad()
-def test_padding_does_not_reach_real_tokens(tiny: Bert) -> None:
-    short, long = make_tokens([7, 4], padded_to=7), make_tokens([7, 4], padded_to=20)
-    long.ids[~long.mask] = 9  # whatever stands there
-    a, b = tiny(short), tiny(long)
-    torch.testing.assert_close(a.hidden[short.mask], b.hidden[long.mask], rtol=0, atol=1e-5)
-    torch.testing.assert_close(a.pooled, b.pooled, rtol=0, atol=1e-5)
-
-
-def test_a_row_of_padding_alone_stays_finite(tiny: Bert) -> None:
-    tokens = make_tokens([5, 0])
-    output = tiny(tokens)
-    assert output.hidden.isfinite().all()
-    output.hidden[tokens.mask].sum().backward()
-    assert all(p.grad.isfinite().all() for p in tiny.parameters() if p.grad is not None)
-
-
-def test_too_long_an_input_is_refused(tiny: Bert) -> None:
-    with pytest.raises(EncoderError, match="33 tokens is longer than the encoder's 32"):
-        tiny(make_tokens([33]))
 
 
 def test_dropout_is_set_everywhere(tiny: Bert) -> None:
@@ -237,24 +205,6 @@ def test_dropout_is_set_everywhere(tiny: Bert) -> None:
     tiny.set_dropout(0.25)
     assert tiny.layers[1].attention.dropout == 0.25
     assert tiny.embeddings.dropout.p == tiny.layers[2].dropout.p == 0.25
-
-
-def test_attention_can_have_a_dropout_of_its_own(tiny: Bert) -> None:
-    tiny.set_dropout(0.25, attention=0.5)
-    assert {layer.attention.dropout for layer in tiny.layers} == {0.5}
-    assert tiny.embeddings.dropout.p == tiny.layers[2].dropout.p == 0.25
-    tiny.set_dropout(None, attention=0.0)
-    assert {layer.attention.dropout for layer in tiny.layers} == {0.0}
-    assert tiny.layers[2].dropout.p == 0.25
-
-
-def test_layers_are_numbered_from_the_bottom(tiny: Bert) -> None:
-    numbers = {name: tiny.layer_of(name) for name, _ in tiny.named_parameters()}
-    assert set(numbers.values()) == {0, 1, 2, 3, 4}
-    assert numbers["embeddings.norm.bias"] == 0
-    assert numbers["layers.0.attention.qkv.weight"] == 1
-    assert numbers["layers.2.output_norm.weight"] == 3
-    assert numbers["pooler.dense.weight"] == 4
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.func import functional_call
 
 from plait.model.dense import Dense, renew_copies
 
@@ -62,14 +61,6 @@ def test_copies_follow_when_they_are_renewed(dense: Dense) -> None:
     assert dense.copies is not None
     assert torch.equal(dense.copies[0], dense.weight.to(HALF))
     assert torch.allclose(run(dense, vectors).float(), 2 * before.float(), atol=0.05)
-
-
-def test_others_standing_in_for_the_parameters_are_heard(dense: Dense) -> None:
-    vectors = torch.randn(3, 6)
-    dense.keep_copies(HALF)
-    others = {"weight": torch.zeros(4, 6), "bias": torch.ones(4)}
-    with torch.autocast("cpu", HALF):
-        assert torch.equal(functional_call(dense, others, (vectors,)), torch.ones(3, 4).to(HALF))
 
 
 def test_a_frozen_weight_gets_no_gradient(dense: Dense) -> None:

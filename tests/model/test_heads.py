@@ -55,18 +55,6 @@ def test_mlp_of_the_features(features):
     np.testing.assert_allclose(array(head(VECTORS)), by_hand, rtol=1e-5, atol=1e-5)
 
 
-def test_joined_texts_go_through_as_they_are():
-    head = build("linear", 3, apart=False)
-    by_hand = array(VECTORS) @ array(head.out.weight).T + array(head.out.bias)
-    np.testing.assert_allclose(array(head(VECTORS)), by_hand, rtol=1e-5, atol=1e-5)
-    assert build("mlp", 3, apart=False).hidden.out_features == WIDTH
-
-
-def test_the_features_unless_set_are_both_vectors():
-    assert build("linear").out.in_features == 2 * WIDTH
-    assert build("mlp").hidden.in_features == 2 * WIDTH
-
-
 def test_cosine():
     head = build("cosine")
     np.testing.assert_allclose(array(head(VECTORS)), COSINES, rtol=1e-5)
@@ -84,22 +72,6 @@ def test_the_cosine_with_a_vector_of_0_is_0_and_so_is_its_gradient():
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "symmetric"),
-    [
-        ("cosine", {}, True),
-        ("linear", {"features": ["|u-v|", "u*v", "cos"]}, True),
-        ("mlp", {"features": ["|u-v|", "cos"]}, True),
-        ("linear", {}, False),
-        ("linear", {"features": ["u", "v", "|u-v|"]}, False),
-    ],
-)
-def test_whether_the_order_of_the_texts_matters(name, settings, symmetric):
-    head = build(name, **settings)
-    swapped = head(torch.cat(VECTORS.chunk(2)[::-1]))
-    assert torch.allclose(head(VECTORS), swapped, atol=1e-6) == symmetric
-
-
-@pytest.mark.parametrize(
     ("table", "message"),
     [
         ({"name": "linear", "features": ["u", "w"]}, r"tasks\.x\.head\.features = .*'\|u-v\|'"),
@@ -114,10 +86,3 @@ def test_what_cannot_be_built(table, message):
     with pytest.raises(RecipeError, match=message) as caught:
         HEADS.build(table, "tasks.x.head", WIDTH, 1, True)
     assert "\n" not in str(caught.value)
-
-
-def test_the_cosine_head_wants_texts_apart_and_one_output():
-    with pytest.raises(RecipeError, match="compares two vectors: set inputs = 'apart'"):
-        build("cosine", apart=False)
-    with pytest.raises(RecipeError, match="gives one number"):
-        build("cosine", 2)

@@ -8,13 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from plait.model import inference
-from plait.model.bert import ACTIVATIONS, Bert, BertConfig
+from plait.model.bert import Bert, BertConfig
 from plait.model.inference import (
-    FUSED,
     Int8Linear,
     Packed,
-    PackedLinear,
     pack,
     pack_linear,
     why_not,
@@ -61,16 +58,6 @@ def test_int8_by_hand():
     torch.testing.assert_close(product(torch.tensor([[1.0, -4.0]])), expected)
 
 
-@torch.inference_mode()
-def test_int8_of_a_token_depends_on_no_other():
-    form("int8")
-    torch.manual_seed(0)
-    product, x = Int8Linear(torch.randn(8, 24), torch.randn(8)), torch.randn(6, 24)
-    x[3] *= 100
-    assert torch.equal(product(x)[0], product(x[:1])[0])
-    assert torch.equal(product(torch.zeros(1, 24))[0], product.bias)
-
-
 @pytest.mark.parametrize("first_only", [True, False])
 @pytest.mark.parametrize(("name", "near"), [("fp32", 1e-6), ("bf16", 3e-2), ("int8", 3e-2)])
 @torch.inference_mode()
@@ -82,12 +69,6 @@ def test_the_encoder_is_the_same(bert, tokens, name, near, first_only):
     there = tokens.mask[:, : got.hidden.shape[1]]
     expected = want.hidden[:, : got.hidden.shape[1]][there]
     torch.testing.assert_close(got.hidden[there], expected, rtol=near, atol=near)
-
-
-def test_what_cannot_be_had_is_left_alone(bert, monkeypatch):
-    monkeypatch.setattr(inference, "why_not", lambda form: "not here")
-    assert pack(bert, "bf16", first_only=True) is None
-    assert isinstance(bert.layers[0].up, nn.Linear)
 
 
 @pytest.mark.parametrize("first_only", [True, False])
@@ -121,21 +102,3 @@ def test_attention_in_spans_is_attention_row_by_row():
         torch.testing.assert_close(
             mixed[: packed.num_tokens][mine], expected.transpose(0, 1).flatten(1)
         )
-
-
-@pytest.mark.parametrize("name", ["gelu", "gelu_new", "relu"])
-@torch.inference_mode()
-def test_activations_are_those_of_the_layer(name):
-    form("bf16")
-    torch.manual_seed(0)
-    linear, x = nn.Linear(24, 8), torch.randn(5, 24)
-    product = PackedLinear(linear.weight, linear.bias, torch.bfloat16, FUSED[ACTIVATIONS[name]])
-    expected = ACTIVATIONS[name](linear(x))
-    torch.testing.assert_close(product(x), expected, rtol=2e-2, atol=1e-2)
-
-
-@torch.inference_mode()
-def test_other_word_embeddings_are_padded_and_answered(bert, tokens):
-    other = pack(copy.deepcopy(bert), "fp32", first_only=True)
-    words = bert.word_embeddings(tokens.ids)
-    torch.testing.assert_close(other(tokens, words).pooled, other(tokens).pooled)

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from plait.model.encoder import pool
-from plait.model.heads import HEADS, Head
-from plait.model.multitask import MultitaskModel
+from plait.model.heads import Head
 from plait.tasks import TaskSpec
 from plait.types import Tokens
 
@@ -25,25 +24,6 @@ def test_each_task_gets_its_own_head_on_the_pooled_vectors(
         outputs = model(task, tokens)
         assert outputs.shape == (3, {"mood": 3, "same": 1, "near": 1}[task])
         assert torch.equal(outputs, model.heads[f"task-{task}"](vectors))
-
-
-def test_the_plain_word_embeddings_change_nothing(tiny_model, tiny_batch, tiny_specs):
-    model = tiny_model().eval()
-    for task, spec in tiny_specs.items():
-        tokens = tiny_batch(spec).tokens
-        words = model.encoder.word_embeddings(tokens.ids)
-        assert torch.equal(model(task, tokens, words), model(task, tokens))
-        assert not torch.allclose(model(task, tokens, 1.5 * words), model(task, tokens))
-
-
-def test_padding_changes_nothing(tiny_model, tiny_batch, tiny_specs):
-    model = tiny_model().eval()
-    for task, spec in tiny_specs.items():
-        tokens = tiny_batch(spec).tokens
-        padded = Tokens(
-            *(torch.nn.functional.pad(t, (0, 4)) for t in (tokens.ids, tokens.types, tokens.mask))
-        )
-        torch.testing.assert_close(model(task, padded), model(task, tokens), rtol=0, atol=1e-5)
 
 
 class LargestToken(Head):
@@ -96,32 +76,3 @@ def test_every_parameter_is_shared_or_one_tasks(tiny_model, tiny_specs):
     named = dict(model.named_parameters())
     assert found.keys() == named.keys()
     assert all(found[name] is named[name] for name in named)
-
-
-def test_a_task_whose_name_begins_another_keeps_its_parameters_apart(tiny_model):
-    spec = TaskSpec(kind="binary", text=("text",))
-    model = tiny_model({"same": spec, "same-as": spec})
-    assert not model.head_parameters("same").keys() & model.head_parameters("same-as").keys()
-
-
-def test_a_head_without_parameters(tiny_model, tiny_batch, tiny_specs):
-    model = tiny_model(heads={"near": {"name": "cosine"}})
-    assert model.head_parameters("near") == {}
-    outputs = model("near", tiny_batch(tiny_specs["near"]).tokens)
-    assert outputs.abs().max() <= 1 + 1e-6
-
-
-def test_weights_come_back_under_the_same_names(tiny_model, tiny_batch, tiny_specs):
-    one, other = tiny_model(seed=0).eval(), tiny_model(seed=1).eval()
-    tokens = tiny_batch(tiny_specs["mood"]).tokens
-    assert not torch.equal(one("mood", tokens), other("mood", tokens))
-    other.load_state_dict(one.state_dict())
-    assert torch.equal(one("mood", tokens), other("mood", tokens))
-
-
-def test_the_heads_given_are_the_heads_used(tiny_model):
-    encoder = tiny_model().encoder
-    head = HEADS.build("linear", "head", encoder.width, 2, False)
-    model = MultitaskModel(encoder, {"x": head}, "cls")
-    assert model.heads["task-x"] is head
-    assert model.encoder is encoder

@@ -34,14 +34,6 @@ def test_what_is_unpacked_is_what_was_packed() -> None:
     assert torch.equal(packing.unpack(packed), padded * mask.unsqueeze(-1))
 
 
-def test_nothing_comes_back_from_what_fills_up() -> None:
-    packed = torch.randn(12, 4, requires_grad=True)
-    packing = Packing.of(make_mask([3, 1, 5], 5), room=12)
-    packing.unpack(packed).sum().backward()
-    assert packed.grad is not None
-    assert packed.grad.sum(dim=1).tolist() == [4.0] * 9 + [0.0] * 3
-
-
 @pytest.mark.parametrize("room", [17, 24])
 def test_a_bert_encodes_the_same_without_padding(tiny_model, room: int) -> None:
     model = tiny_model(dropout=0.0).double().train()
@@ -69,10 +61,3 @@ def test_a_bert_encodes_the_same_without_padding(tiny_model, room: int) -> None:
     for name, gradient in padded[2].items():
         assert torch.allclose(gradient, packed[2][name], atol=1e-9), name
     assert torch.allclose(padded[3], packed[3], atol=1e-9)
-
-
-def test_little_padding_stays_where_it_is(tiny_model) -> None:
-    model = tiny_model()
-    mask = make_mask([9, 10], 10)
-    tokens = Tokens(mask.long() * 7, torch.zeros_like(mask, dtype=torch.long), mask, total=19)
-    assert model.encoder(tokens).layers

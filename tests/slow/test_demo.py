@@ -13,7 +13,7 @@ import pytest
 from plait.model.sources import PACKAGE
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(
         importlib.util.find_spec(PACKAGE) is None, reason="the packaged encoder is not installed"
     ),

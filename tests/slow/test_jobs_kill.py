@@ -13,7 +13,7 @@ import pytest
 from plait.training.checkpoint import load_state
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
 ]
 

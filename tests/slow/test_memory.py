@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
 ]
@@ -99,33 +99,6 @@ def count_parts(out):
     return path.read_text().count('"part":') if path.exists() else 0
 
 
-def test_a_search_that_loses_a_worker_has_every_trial(tiny_recipe, tmp_path):
-    pytest.importorskip("optuna")
-    space = tmp_path / "space.toml"
-    space.write_text('[search.space]\n"train.lr" = {low = 1e-4, high = 1e-2}\n')
-    process = start(
-        *("search", tiny_recipe(), "-o", space, "--out", tmp_path / "out"),
-        *(
-            "-o",
-            "search.prune=false",
-            "--trials",
-            5,
-            "--jobs",
-            "ray,runs=2",
-            "-o",
-            "train.epochs=20",
-        ),
-    )
-    worker = wait_until(lambda: find_workers(process.pid, "trial 2"), process)[0]
-    wait_until((tmp_path / "out" / "trials" / "002" / "metrics.jsonl").exists, process)
-    os.kill(worker, signal.SIGKILL)
-    code, said = end(process)
-    assert code == 0, said
-    assert "trial 2: its worker was lost" in said
-    with (tmp_path / "out" / "trials.csv").open(newline="") as file:
-        assert [row["state"] for row in csv.DictReader(file)] == ["done"] * 5
-
-
 def test_a_prediction_that_loses_a_worker_answers_every_row_once(tiny_run, rows, tmp_path):
     words = ["predict", tiny_run, "--task", "mood", "--input", rows, "--out", tmp_path / "out"]
     process = start(*words, "--jobs", "ray")
@@ -133,23 +106,6 @@ def test_a_prediction_that_loses_a_worker_answers_every_row_once(tiny_run, rows,
     os.kill(wait_until(lambda: find_workers(process.pid, "_answer"), process)[0], signal.SIGKILL)
     code, said = end(process)
     assert code == 0, said
-    keys = count_keys(tmp_path / "out")
-    assert (len(keys), set(keys.values())) == (120_000, {1})
-
-
-def test_a_prediction_stopped_by_ctrl_c_goes_on(tiny_run, rows, tmp_path):
-    words = ["predict", tiny_run, "--task", "mood", "--input", rows, "--out", tmp_path / "out"]
-    process = start(*words, "--jobs", "ray")
-    wait_until(lambda: count_parts(tmp_path / "out") > 1, process)
-    os.killpg(process.pid, signal.SIGINT)
-    code, said = end(process)
-    assert code == 130, said
-    assert "Go on with: plait predict " in said
-    assert "Traceback" not in said
-    before = count_parts(tmp_path / "out")
-    code, said = end(start(*words, "--resume"))  # whoever began it, anybody may go on
-    assert code == 0, said
-    assert count_parts(tmp_path / "out") == 9 > before
     keys = count_keys(tmp_path / "out")
     assert (len(keys), set(keys.values())) == (120_000, {1})
 

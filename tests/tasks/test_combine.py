@@ -34,11 +34,6 @@ def test_an_outvoted_mean_gives_way_to_those_who_agree():
     assert CLASSES.combine(answers, "mean")[0] == pytest.approx([0.356666, 0.643333], abs=1e-5)
 
 
-def test_where_the_mean_agrees_it_is_the_probability():
-    answers = one([0.6, 0.4], [0.7, 0.3], [0.4, 0.6])
-    assert CLASSES.combine(answers, "mode")[0] == pytest.approx([17 / 30, 13 / 30])
-
-
 @pytest.mark.parametrize(
     ("members", "chosen"),
     [
@@ -75,11 +70,6 @@ def test_the_highest_probability_is_always_the_vote(raw):
         best = [c for c in range(3) if votes[c] == votes.max()]
         means = answers[:, row].mean(axis=0)
         assert found[row].argmax() == max(best, key=lambda c: (means[c], -c))
-
-
-def test_no_examples():
-    assert CLASSES.combine(np.zeros((2, 0, 3)), "mode").shape == (0, 3)
-    assert Score().combine(np.zeros((2, 0)), "mode").shape == (0,)
 
 
 def test_each_label_is_voted_on_by_itself():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from dataclasses import replace
@@ -17,11 +16,10 @@ from sklearn import metrics as sk
 
 from plait.errors import RecipeError
 from plait.inference.predictor import Predictor
-from plait.inference.scoring import score_baseline
 from plait.tasks import TASK_KINDS, TaskSpec, metrics
 
 CLOSE = {"abs": 1e-12, "rel": 1e-12, "nan_ok": True}
-QUICK = settings(max_examples=60, derandomize=True)
+QUICK = settings(derandomize=True)
 
 STARS = TaskSpec(kind="classes", labels=3, text="sentence")
 SAME = TaskSpec(kind="binary", text=("a", "b"))
@@ -176,15 +174,6 @@ def test_score_metrics_equal_scipy_and_scikit_learn(drawn):
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_correlations_of_random_scores(seed):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(3, 100, 500)
-    y = x + rng.normal(0, 50, 500)
-    assert metrics.pearson(x, y) == pytest.approx(stats.pearsonr(x, y).statistic, **CLOSE)
-    assert metrics.spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, **CLOSE)
-
-
 # --- worked by hand ----------------------------------------------------------------------
 
 
@@ -229,19 +218,8 @@ def test_golden_score():
     assert scores.confusion is None
 
 
-def test_ties_share_their_average_rank():
-    # Ranks 1, 2.5, 2.5, 4 against 1, 2, 3, 4: 4.5 / sqrt(4.5 * 5).
-    assert metrics.spearman([1, 2, 2, 9], [1, 2, 3, 4]) == pytest.approx(math.sqrt(0.9))
-
-
 def test_a_certain_mistake_costs_a_finite_log_loss():
     assert metrics.log_loss([0], [[0.0, 1.0]]) == pytest.approx(52 * math.log(2))
-
-
-def test_perfect_correlation_does_not_pass_one():
-    x = np.random.default_rng(0).normal(size=1000)
-    assert metrics.pearson(x, 3 * x + 1) == pytest.approx(1, abs=1e-12)
-    assert metrics.pearson(x, 3 * x + 1) <= 1
 
 
 # --- degenerate input --------------------------------------------------------------------
@@ -262,10 +240,6 @@ def test_no_correlation_is_nan(correlation, x, y):
     assert math.isnan(correlation(x, y))
 
 
-def test_infinite_predictions_have_no_pearson():
-    assert math.isnan(metrics.pearson([1, 2, 3], [1, math.inf, 3]))
-
-
 def test_no_examples_are_nan_not_a_warning():
     scores = STARS.kind.score(np.zeros(0), np.zeros((0, 3)))
     assert math.isnan(scores.metrics["accuracy"])
@@ -275,57 +249,7 @@ def test_no_examples_are_nan_not_a_warning():
     assert all(math.isnan(value) for value in scores.metrics.values())
 
 
-def test_json_has_null_for_nan():
-    scores = ALIKE.kind.score(np.array([1.0, 2.0]), np.array([3.0, 3.0]))
-    table = json.loads(json.dumps(scores.to_json(), allow_nan=False))
-    assert table["metrics"] == {"pearson": None, "spearman": None, "mse": 2.5, "mae": 1.5}
-    assert table["kind"] == "score"
-    assert math.isnan(scores.metrics["pearson"])
-
-
-def test_json_of_classes_is_plain():
-    scores = SAME.kind.score(np.array([0, 1]), np.eye(2))
-    table = json.loads(json.dumps(scores.to_json(), allow_nan=False))
-    assert table["confusion"] == [[1, 0], [0, 1]]
-    assert table["per_class"][1]["support"] == 1
-
-
-@pytest.mark.parametrize(
-    ("spec", "labels", "predictions"),
-    [
-        (STARS, [0, 1], [[0.5, 0.5], [0.5, 0.5]]),
-        (STARS, [0, 1], [[0.2, 0.3, 0.5]]),
-        (ALIKE, [0, 1], [0.5]),
-        (ALIKE, [0, 1], [[0.5], [0.5]]),
-    ],
-)
-def test_shapes_that_do_not_match_are_refused(spec, labels, predictions):
-    with pytest.raises(ValueError, match=r"\(2,"):
-        spec.kind.score(np.array(labels), np.array(predictions))
-
-
-@pytest.mark.parametrize(("labels", "predicted"), [([0, 3], [0, 1]), ([0, 1], [-1, 0])])
-def test_classes_out_of_range_are_refused(labels, predicted):
-    with pytest.raises(ValueError, match="outside the 3 classes"):
-        metrics.confusion_matrix(labels, predicted, 3)
-
-
 # --- the figure that stands for a task ---------------------------------------------------
-
-
-@pytest.mark.parametrize("spec", [STARS, SAME, ALIKE])
-def test_every_figure_is_named(spec):
-    shape = (2,) if spec.kind.name == "score" else (2, len(spec.labels))
-    scores = spec.kind.score(np.array([0, 1]), np.zeros(shape))
-    assert tuple(scores.metrics) == spec.kind.metrics
-
-
-def test_primary_metric():
-    assert metrics.primary_metric(STARS.kind, None) == "accuracy"
-    assert metrics.primary_metric(SAME.kind, None) == "accuracy"
-    assert metrics.primary_metric(ALIKE.kind, None) == "pearson"
-    assert metrics.primary_metric(SAME.kind, "macro_f1") == "macro_f1"
-    assert metrics.primary_metric(ALIKE.kind, "spearman") == "spearman"
 
 
 @pytest.mark.parametrize(
@@ -360,15 +284,6 @@ def test_published_summaries(figures, summary):
     assert {name: round(mine[name], 3) for name in summary} == summary
 
 
-def test_nan_counts_as_no_correlation():
-    mine = metrics.summarise({"sst": 0.5, "sts": math.nan}, COURSE)
-    assert mine == {"sum": 0.5, "mean": 0.25, "overall": 0.5}
-
-
-def test_no_task_has_no_summary():
-    assert all(math.isnan(value) for value in metrics.summarise({}, {}).values())
-
-
 # --- the baseline ------------------------------------------------------------------------
 
 
@@ -379,19 +294,9 @@ def test_baseline_of_classes_is_the_majority():
     assert scores.metrics["accuracy"] == 0.5
 
 
-def test_baseline_of_a_tie_is_the_first_class():
-    predictions = SAME.kind.baseline(np.array([1.0, 0.0], np.float32), 1)
-    assert predictions.argmax() == 0
-
-
 def test_baseline_of_a_score_is_the_mean():
     predictions = ALIKE.kind.baseline(np.array([1.0, 4.0], np.float32), 3)
     np.testing.assert_array_equal(predictions, [2.5, 2.5, 2.5])
-
-
-def test_baseline_needs_labels():
-    with pytest.raises(ValueError, match="needs training labels"):
-        ALIKE.kind.baseline(np.zeros(0), 3)
 
 
 # --- the scoring pass --------------------------------------------------------------------
@@ -416,17 +321,6 @@ def test_some_rows_are_answered_as_among_all(predictor, dev, task, rows):
     assert some == pytest.approx(every[rows], abs=1e-6)
 
 
-def test_scores_of_some_rows_are_those_of_their_answers(predictor, dev):
-    rows = torch.tensor([2, 3, 5, 7, 11])
-    scores = predictor.scorer.score(dev, {"mood": rows})
-    labels = dev["mood"].labels[rows]
-    answers = predictor.scorer.answer("mood", dev["mood"])[rows.numpy()]
-    by_hand = predictor.tasks["mood"].spec.kind.score(labels.numpy(), answers)
-    assert scores.tasks["mood"].metrics == pytest.approx(by_hand.metrics)
-    assert scores.tasks["mood"].num_examples == 5
-    assert scores.tasks["near"].num_examples == 12  # all, unless named
-
-
 @pytest.mark.parametrize("batch_size", [1, 5, 1000])
 def test_the_batch_size_does_not_show(predictor, dev, batch_size):
     other = replace(predictor.scorer, batch_size=batch_size)
@@ -444,43 +338,3 @@ def test_scoring_leaves_the_model_in_its_mode(predictor, dev, training):
     assert all(module.training is training for module in model.modules())
     model.eval()
     assert (predictor.scorer.answer("mood", dev["mood"]) == expected).all()  # no dropout in either
-
-
-def test_the_mode_comes_back_after_an_error(predictor, dev):
-    def fail(*place):
-        raise KeyboardInterrupt
-
-    predictor.model.train()
-    with pytest.raises(KeyboardInterrupt):
-        replace(predictor.scorer, progress=fail).answer("mood", dev["mood"])
-    assert predictor.model.training
-
-
-def test_progress_comes_to_the_total(predictor, dev):
-    heard = []
-    scorer = replace(predictor.scorer, batch_size=5, progress=lambda *place: heard.append(place))
-    scorer.score({"mood": dev["mood"]})
-    assert heard == [("mood", done, 18) for done in (5, 10, 15, 18)]
-    heard.clear()
-    scorer.score({"same": dev["same"]}, {"same": torch.arange(7)})
-    assert heard == [("same", 5, 7), ("same", 7, 7)]
-
-
-def test_scoring_draws_no_random_numbers(predictor, dev):
-    predictor.model.train()
-    torch.manual_seed(3)
-    before = torch.get_rng_state()
-    predictor.scorer.score(dev)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_the_baseline_knows_the_training_labels_alone(predictor, dev):
-    train = predictor.load_split("train")
-    scores = score_baseline(predictor.tasks, train, dev)
-    common = torch.bincount(train["mood"].labels).argmax()
-    assert scores.primary["mood"] == pytest.approx((dev["mood"].labels == common).float().mean())
-    mean = train["near"].labels.mean()
-    expected = ((dev["near"].labels - mean) ** 2).mean()
-    assert scores.tasks["near"].metrics["mse"] == pytest.approx(float(expected), rel=1e-5)
-    del train["same"]
-    assert list(score_baseline(predictor.tasks, train, dev).primary) == ["mood", "near"]

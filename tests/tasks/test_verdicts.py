@@ -42,15 +42,3 @@ def test_a_label_holds_from_the_threshold_on():
     verdicts = spec.kind.judge([[1, 0, 0], [1, 1, 0]], answers)
     assert verdicts.answers == ["glad", "tired"]
     assert verdicts.right.tolist() == [True, False]
-
-
-def test_equally_bad_answers_keep_their_order():
-    answers = np.tile([1.5, 2.0], 40)  # errors of 0.5 and 1
-    order = NEAR.kind.judge(np.ones(80), answers).order()
-    assert order.tolist() == [*range(1, 80, 2), *range(0, 80, 2)]
-
-
-def test_a_row_without_an_answer_is_not_a_mistake():
-    assert NEAR.kind.judge([1.0, 2.0], np.array([np.nan, 3.0])).order().tolist() == [1]
-    answers = np.array([[np.nan] * 3, [0.9, 0.1, 0.0]])
-    assert MOOD.kind.judge([2, 1], answers).order().tolist() == [1]

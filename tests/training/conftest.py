@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -107,8 +108,8 @@ class Runs:
 
     Crash, CrashAfter, Spy = Crash, CrashAfter, Spy
 
-    def __init__(self, recipe: Path, folder: Path):
-        self.recipe, self.folder = recipe, folder
+    def __init__(self, recipe: Path, folder: Path, whole: Callable[..., Path]):
+        self.recipe, self.folder, self._whole = recipe, folder, whole
 
     def train(self, out: str, *overrides: str, **options: Any) -> Outcome:
         """Train the tiny recipe in a folder of its own."""
@@ -136,6 +137,17 @@ class Runs:
             raise AssertionError(f"{name} is no JSON")
 
         return [json.loads(line, parse_constant=refuse) for line in text.splitlines()]
+
+    def whole(self, *overrides: str) -> Path:
+        """Return an uninterrupted run of the tiny recipe, trained once a session: do not change it.
+
+        Its recipe and data are the tiny recipe's, in another folder.
+        """
+        return self._whole(*overrides)
+
+    def check_whole(self, out: str, *overrides: str) -> None:
+        """Check that a run equals the uninterrupted one."""
+        self.check_equal(out, str(self.whole(*overrides)))
 
     def check_equal(self, one: str, other: str) -> None:
         """Two runs left the same, bit by bit, but for the time they took."""
@@ -167,7 +179,19 @@ def _own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def runs(tiny_recipe: Callable[..., Path], tmp_path: Path) -> Runs:
+def runs(tiny_recipe: Callable[..., Path], tmp_path: Path, train_once: Callable[..., Path]) -> Runs:
     """The tiny recipe and a folder for its runs."""
     (tmp_path / "runs").mkdir()
-    return Runs(tiny_recipe(), tmp_path / "runs")
+    return Runs(tiny_recipe(), tmp_path / "runs", train_once)
+
+
+@pytest.fixture
+def copy_run(runs: Runs, tiny_run: Path) -> Callable[[str], Path]:
+    """Copy the finished tiny run to a folder of this test's runs, as a run of its own recipe."""
+
+    def copy(out: str) -> Path:
+        folder = shutil.copytree(tiny_run, runs.folder / out)
+        runs.recipe = tiny_run.parent / "tiny" / "recipe.toml"
+        return folder
+
+    return copy

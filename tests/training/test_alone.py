@@ -66,16 +66,6 @@ def test_dev_is_scored_as_often(tiny_recipe):
     assert stage.eval_every == 4
 
 
-@pytest.mark.parametrize(("eval_every", "own"), [("epoch", 4), ("5", 3)])
-def test_dev_is_scored_as_often_where_updates_do_not_divide(tiny_recipe, eval_every, own):
-    """The joint run of 12 updates scores dev 2 or 3 times; so does the task, of which it has 7."""
-    more = ["train.schedule=sequential", "train.max_steps=12", f"train.eval_every={eval_every}"]
-    stage = plan_alone(read_recipe(tiny_recipe(), more), ROWS)["mood"].config.stage_config(
-        "finetune"
-    )
-    assert (stage.max_steps, stage.eval_every) == (7, own)
-
-
 def test_stages_and_what_is_between_tasks(tiny_recipe):
     overrides = [
         "stages=['first', 'second']",
@@ -118,13 +108,6 @@ def test_a_task_alone_learns_from_a_teacher_where_it_does_in_the_joint_run(tiny_
     assert kinds["same"] == {"name": "finetune"}
 
 
-def test_a_recipe_alone_survives_being_written(tiny_recipe, tmp_path):
-    config = plan_alone(read_recipe(tiny_recipe(), ["train.max_steps=5"]), ROWS)["mood"].config
-    (tmp_path / "x.toml").write_text(to_toml(config), encoding="utf-8")
-    assert to_toml(read_recipe(tmp_path / "x.toml")) == to_toml(config)
-    assert config.name == "tiny-mood"
-
-
 WORDS = ["stages=['words', 'finetune']", "stage.words={kind='mlm', epochs=3, batch_size=8}"]
 
 
@@ -148,67 +131,6 @@ def test_a_task_alone_is_pre_trained_on_its_own_texts(tiny_recipe):
         assert words.tasks["mlm"].passes == 3  # each text is seen as often as in the joint run
         assert words.tasks["mlm"].examples < joint.tasks["mlm"].examples
         assert (words.updates, finetune.updates) == (one.pretraining, one.updates)
-
-
-def test_a_cut_pre_training_is_shared_out_by_texts(tiny_recipe):
-    config = read_recipe(tiny_recipe(), [*WORDS, "stage.words.max_steps=20"])
-    amounts = read_all(config)
-    whole = examples(amounts, config, "words")[0]["mlm"]
-    for one in plan_alone(config, amounts).values():
-        own = examples(amounts, one.config, "words")[0]["mlm"]
-        assert one.pretraining == round(20 * own / whole)
-
-
-def test_a_contrast_stage_is_shared_out_by_turns(tiny_recipe):
-    tasks = "stage.first={kind='contrast', tasks=['mood', 'same'], epochs=9, max_steps=20}"
-    config = read_recipe(tiny_recipe(), ["stages=['first', 'finetune']", tasks])
-    amounts = read_all(config)
-    joint = count_run(config, amounts).stages[0]
-    assert list(joint.tasks) == ["contrast-mood", "contrast-same"]
-    alone = plan_alone(config, amounts)
-    assert [one.pretraining for one in alone.values()] == [10, 10, 0]
-
-
-def test_a_small_part_of_a_cut_pre_training_is_an_update(tiny_recipe):
-    config = read_recipe(tiny_recipe(), [*WORDS, "stage.words.max_steps=1"])
-    alone = plan_alone(config, read_all(config))
-    assert {one.pretraining for one in alone.values()} == {1}
-
-
-def test_a_task_without_texts_for_it_is_not_pre_trained(tiny_recipe):
-    pairs = ["stages=['pairs', 'finetune']", "stage.pairs={kind='simcse-pairs'}"]
-    config = read_recipe(tiny_recipe(), pairs)
-    alone = plan_alone(config, read_all(config))
-    assert alone["same"].config.stages == ("pairs", "finetune")
-    assert alone["mood"].config.stages == ("finetune",)  # single texts
-    assert alone["near"].config.stages == ("finetune",)  # scores, and no threshold
-    config = read_recipe(tiny_recipe(), [*WORDS, "stage.words.tasks=['mood']"])
-    alone = plan_alone(config, read_all(config))
-    assert alone["near"].config.stages == ("finetune",)
-
-
-def test_texts_of_no_task_are_there_in_full(tiny_recipe):
-    recipe = tiny_recipe()
-    kind = "stage.words={kind={name='mlm', texts=['more']}, tasks=['mood']}"
-    more = "texts.more={files='same-train.csv', text=['a', 'b']}"
-    config = read_recipe(recipe, [WORDS[0], kind, more])
-    amounts = read_all(config)
-    only = read_recipe(recipe, [WORDS[0], kind, more, "stage.words.kind.from_tasks=false"])
-    near = plan_alone(config, amounts)["near"].config
-    assert near.stage_config("words").kind["from_tasks"] is False
-    assert examples(amounts, near, "words") == examples(amounts, only, "words")
-
-
-def test_alone_what_is_pre_trained_for_others_later_is_left_out(tiny_recipe):
-    overrides = [
-        "stages=['first', 'words', 'second']",
-        "stage.first={tasks=['mood']}",
-        "stage.words={kind='mlm'}",
-        "stage.second={tasks=['same', 'near']}",
-    ]
-    alone = plan_alone(read_recipe(tiny_recipe(), overrides), ROWS)
-    assert alone["mood"].config.stages == ("first",)
-    assert alone["same"].config.stages == ("words", "second")
 
 
 SPOILT = {  # what keeps rows or texts out of training, and the split that they are kept out of
@@ -247,10 +169,6 @@ def test_a_task_alone_has_the_rows_of_the_joint_run(tiny_recipe, what):
     # What is kept out, the task's own files would not have kept out.
     narrow = load_data(alone.model_copy(update={"held_out": {}}), tokenizer, split)["same"]
     assert len(narrow) > len(own) or narrow.held_out().sum() < own.held_out().sum()
-
-
-def test_a_recipe_alone_holds_nothing_out_that_the_joint_one_does_not(tiny_recipe):
-    assert not plan_alone(read_recipe(tiny_recipe()), ROWS)["same"].config.held_out
 
 
 def test_what_the_joint_recipe_holds_out_is_held_out_alone(tiny_recipe, tmp_path):

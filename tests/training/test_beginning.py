@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from plait import load
 from plait.config import RunConfig, read_recipe
 from plait.data import Rows
 from plait.data.loading import load_data
-from plait.errors import RecipeError, RunError
+from plait.errors import RunError
 from plait.inference.folders import RunFolder
 from plait.inference.scoring import Scores
 from plait.methods.losses import LOSSES
@@ -110,42 +109,33 @@ def first_scores(runs: Any, out: str) -> dict[str, Any]:
     return line["metrics"]
 
 
-@pytest.mark.parametrize(
-    ("task", "overrides"),
-    [
-        ("mood", []),
-        ("same", []),
-        ("same", ["tasks.same.inputs='apart'"]),
-        ("near", ["tasks.near.inputs='joined'"]),
-    ],
-    ids=["classes", "binary", "pairs apart", "score"],
+TAGS = "tasks.tags={kind='labels', labels=['happy', 'long'], text='text', label='tags', " + (
+    "head='regression', train='tags.csv', dev='tags.csv'}"
 )
-def test_the_first_scores_are_those_of_the_regression(runs, task, overrides):
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [[], ["tasks.same.inputs='apart'", "tasks.near.inputs='joined'", TAGS]],
+    ids=["near apart", "same apart, near joined, labels each by itself"],
+)
+def test_the_first_scores_are_those_of_the_regression(runs, overrides):
+    folder = runs.recipe.parent
+    tags = ["happy", "happy;long", "long", "", "happy", "long"] * 4
+    things = ["film", "book", "song", "meal", "walk", "room"] * 4
+    rows = [f"the {thing} was fine .,{tag}" for thing, tag in zip(things, tags, strict=True)]
+    (folder / "tags.csv").write_text("text,tags\n" + "\n".join(rows) + "\n")
     overrides = [*REGRESSION, *overrides]
     runs.train("run", *overrides)
-    dev, answers = answer(read_recipe(runs.recipe, overrides), task)
-    expected = dev.spec.kind.score(dev.labels, answers).metrics
-    found = first_scores(runs, "run")[task]
-    assert found == pytest.approx({key: expected[key] for key in found}, abs=2e-3)
-
-
-def test_labels_begin_each_by_itself(runs):
-    folder = runs.recipe.parent
-    rows = [f"the {thing} was fine .,{tags}" for thing, tags in zip(
-        ["film", "book", "song", "meal", "walk", "room"] * 4,
-        ["happy", "happy;long", "long", "", "happy", "long"] * 4,
-        strict=True,
-    )]  # fmt: skip
-    (folder / "tags.csv").write_text("text,tags\n" + "\n".join(rows) + "\n")
-    task = "{kind='labels', labels=['happy', 'long'], text='text', label='tags', " + (
-        "head='regression', train='tags.csv', dev='tags.csv'}"
-    )
-    overrides = [f"tasks.tags={task}", *REGRESSION]
-    runs.train("run", *overrides)
-    dev, answers = answer(read_recipe(runs.recipe, overrides), "tags")
-    expected = dev.spec.kind.score(dev.labels, answers).metrics
-    found = first_scores(runs, "run")["tags"]
-    assert found == pytest.approx({key: expected[key] for key in found}, abs=2e-3)
+    config = read_recipe(runs.recipe, overrides)
+    first = first_scores(runs, "run")
+    for task, spec in config.tasks.items():
+        if spec.kind.name == "score" and spec.inputs == "apart":
+            continue  # which begins as the cosine where that is as good
+        dev, answers = answer(config, task)
+        expected = dev.spec.kind.score(dev.labels, answers).metrics
+        found = first[task]
+        assert found == pytest.approx({key: expected[key] for key in found}, abs=2e-3), task
 
 
 def begin(inputs: np.ndarray, labels: np.ndarray, spec: TaskSpec) -> Any:
@@ -169,20 +159,6 @@ def test_a_score_of_a_pair_begins_as_the_cosine_where_that_is_as_good():
     assert every[0, :-1].any()
 
 
-def test_the_length_of_vectors_does_not_matter():
-    vectors = np.random.default_rng(0).normal(size=(30, 6))
-    spec = TaskSpec(kind="binary", text=("a",))
-    labels = (vectors[:, 0] > 0).astype(float)
-    heads = [begin(scale * vectors, labels, spec) for scale in (1.0, 50.0)]
-    given = torch.from_numpy(vectors).float()
-    torch.testing.assert_close(heads[0](given), heads[1](given), atol=1e-4, rtol=1e-4)
-
-
-def test_a_head_without_a_regression_in_its_loss_is_refused(runs):
-    with pytest.raises(RecipeError, match=r"tasks\.near: the regression head"):
-        runs.train("run", "tasks.near.head='regression'")
-
-
 # --- what is kept ------------------------------------------------------------------------
 
 
@@ -197,19 +173,7 @@ def test_training_that_only_does_harm_is_not_kept(runs):
     )
 
 
-def test_training_that_does_no_harm_is_kept(runs):
-    """Of equal scores the trained model's are kept, not those of the beginning."""
-    outcome = runs.train("run", *REGRESSION[:-1], "train.lr=1e-12", "train.epochs=1")
-    assert outcome.result["best_step"] == outcome.result["steps"]
-
-
-def test_heads_that_begin_at_random_are_no_model_to_beat(runs):
-    outcome = runs.train("run", "tasks.mood.head='regression'", *HARM)
-    assert first_scores(runs, "run")
-    assert outcome.result["best_step"] > 0
-
-
-@pytest.mark.parametrize("kind", ["mlm", "simcse", "contrast"])
+@pytest.mark.parametrize("kind", ["mlm", "contrast"])
 def test_a_stage_with_a_head_of_its_own_is_left_out_of_what_is_kept(runs, kind):
     stages = ["stages=['before', 'finetune']", f"stage.before.kind='{kind}'"]
     kept = []
@@ -223,28 +187,6 @@ def test_a_stage_with_a_head_of_its_own_is_left_out_of_what_is_kept(runs, kind):
     heads = {name.split(".")[1] for name in kept if name.startswith("heads.")}
     assert heads == {f"task-{name}" for name in NAMES}
     assert load(outcome.folder, device="cpu").evaluate("dev")
-
-
-def test_pre_training_alone_keeps_the_last_model(runs):
-    stage = ["stages=['words']", "stage.words.kind='mlm'", "stage.words.lr=0.1"]
-    outcome = runs.train("run", *REGRESSION, *stage)
-    assert outcome.result["best_step"] == outcome.result["steps"] == 2
-    before = build(read_recipe(runs.recipe)).model.encoder.state_dict()
-    after = load(outcome.folder, device="cpu").model.encoder.state_dict()
-    assert not all(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_without_dev_heads_begin_as_well(runs):
-    no_dev = [f"tasks.{name}.dev=[]" for name in NAMES]
-    still = [*REGRESSION, "train.lr=1e-12"]
-    runs.train("scored", *still)
-    outcome = runs.train("run", *still, *no_dev)
-    ours, theirs = (
-        load(runs.folder / name, device="cpu").model.state_dict() for name in ("run", "scored")
-    )
-    assert "dev" not in outcome.result
-    for name, tensor in ours.items():
-        torch.testing.assert_close(theirs[name], tensor, atol=1e-6, rtol=1e-6)
 
 
 # --- from another run --------------------------------------------------------------------
@@ -303,19 +245,3 @@ def test_what_was_chosen_is_told_saved_and_resumed(runs, open_recipe):
     assert runs.train("run", "train.epochs=1", resume=True).result == outcome.result
     with pytest.raises(RunError, match=r"another recipe \(train\.batch_size: 16 -> 4\)"):
         runs.train("run", "train.epochs=1", "train.batch_size=4", resume=True)
-
-
-def test_a_broken_run_of_an_open_recipe_ends_as_an_unbroken_one(runs, open_recipe):
-    runs.recipe = open_recipe
-    settings = ["train.epochs=1", "save_every=7"]
-    steps = runs.train("whole", *settings).result["steps"]
-    assert steps == 50 + 9
-    runs.train_broken("broken", *settings, crashes=(1, 20, 50, 51, steps))
-    runs.check_equal("whole", "broken")
-
-
-def test_the_baselines_are_those_of_the_untrained_encoder(runs):
-    outcome = runs.train("run", *REGRESSION)
-    assert json.loads((outcome.folder / "scores.json").read_text())["baselines"].keys() == set(
-        NAMES
-    )

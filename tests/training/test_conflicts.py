@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import warnings
 
 import pytest
 import torch
 
 from plait.training.conflicts import ConflictSums
-from plait.training.listeners import MetricsLog, TensorBoard
-from plait.training.loop import StepRecord
 from plait.training.step import StepResult
 
 CPU = torch.device("cpu")
@@ -23,10 +20,6 @@ def result(rows: str, *cosines: float) -> StepResult:
         for j in range(i + 1, len(rows)):
             matrix[i, j] = matrix[j, i] = next(left)
     return StepResult({}, {}, torch.zeros(()), tuple(rows), matrix)
-
-
-def record(step: int = 1) -> StepRecord:
-    return StepRecord("s", 1, step, 9, step, 0.1, 4, StepResult({}, {}, torch.zeros(())))
 
 
 def test_means_and_shares_of_every_pair():
@@ -43,13 +36,6 @@ def test_means_and_shares_of_every_pair():
     assert sums.take() == {}
 
 
-def test_a_pair_has_one_name_in_the_order_of_the_recipe():
-    sums = ConflictSums(["z", "a"], {}, CPU)
-    sums.add(result("az", 0.5))
-    sums.add(result("za", 0.25))
-    assert sums.take() == {"z,a": {"cosine": 0.375, "share": 0.0}}
-
-
 def test_what_an_earlier_sitting_kept_counts_as_well():
     sums, whole = ConflictSums("ab", {}, CPU), ConflictSums("ab", {}, CPU)
     sums.add(result("ab", 0.3))
@@ -59,42 +45,3 @@ def test_what_an_earlier_sitting_kept_counts_as_well():
         whole.add(result("ab", cosine))
     assert again.take() == whole.take()
     assert again.to_json() == {}
-
-
-def open_log(folder) -> MetricsLog:
-    log = MetricsLog()
-    log.start(folder, {}, 0)
-    return log
-
-
-def test_the_log_has_them_on_the_line_of_the_losses(tmp_path):
-    log = open_log(tmp_path)
-    log.conflicts(record(5), {"a,b": {"cosine": 0.25, "share": 0.5}})
-    log.losses(record(5), {"a": 1.0})
-    log.losses(record(10), {"a": 1.0})
-    log.conflicts(record(15), {"a,b": {"cosine": float("nan"), "share": 0.0}})
-    log.losses(record(15), {"a": 1.0})
-    log.close()
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert [line.get("conflicts") for line in lines] == [
-        {"a,b": {"cosine": 0.25, "share": 0.5}},
-        None,
-        {"a,b": {"cosine": None, "share": 0.0}},
-    ]
-
-
-def test_tensorboard_has_both_figures(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its imports complain of their own
-        accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-        board = TensorBoard()
-        board.conflicts(record(5), {"a,b": {"cosine": 0.25, "share": 0.5}})  # not open yet
-        board.start(tmp_path, {}, 0)
-        board.conflicts(record(5), {"a,b": {"cosine": 0.25, "share": 0.5}})
-        board.close()
-        found = accumulators.EventAccumulator(str(tmp_path / "tensorboard"))
-        found.Reload()
-        told = {
-            tag: [(e.step, e.value) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]
-        }
-    assert told == {"conflict/a,b/cosine": [(5, 0.25)], "conflict/a,b/share": [(5, 0.5)]}

@@ -6,19 +6,13 @@ from __future__ import annotations
 
 import pickle
 import random
-import subprocess
-import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import plait
 from plait import TextClassifier, TextRegressor
-from plait.errors import DataError, DeviceMemoryError, RecipeError, RunError, UsageError
-from plait.training.memory import explain_scoring
-from plait.training.run import _refuse_divergence
+from plait.errors import DataError, RecipeError, UsageError
 
 MOODS = {"Good": ["great", "lovely"], "bad": ["awful", "sad"], "BAD": ["plain", "dull"]}
 
@@ -55,31 +49,12 @@ def test_classes_are_learnt_and_come_back_as_they_were(make, moods):
     assert set(model.predict(np.array(X[:5]))) <= set(MOODS)
 
 
-@pytest.mark.parametrize("names", [[3, 7], [True, False], [0.5, 1.5], ["1", "0"]])
+@pytest.mark.parametrize("names", [[True, False], [0.5, 1.5]])
 def test_classes_of_any_type(make, names):
     X, y = ["the film was great .", "the film was awful ."] * 8, names * 8
     model = make().fit(X, y)
     assert sorted(model.classes_.tolist()) == sorted(names)
     assert model.predict(X[:2]).tolist() == names
-
-
-def test_pairs(make):
-    X = [("great", "great"), ("great", "sad")] * 8
-    model = make(epochs=2).fit(X, [1, 0] * 8)
-    assert model.predict(X).shape == (16,)
-    assert (model.predict(np.array(X)) == model.predict(X)).all()
-
-
-def test_columns_of_a_data_frame(make, moods):
-    """Its rows are the examples, not the names of its columns."""
-    frames = pytest.importorskip("pandas")
-    X, y = moods
-    frame = frames.DataFrame({"first": X, "second": X[::-1], "mood": y}).iloc[::-1]
-    for columns in ("first", ["first"], ["first", "second"]):
-        listed = list(map(tuple, frame[columns].to_numpy())) if len(columns) == 2 else X[::-1]
-        expected = make(epochs=1).fit(listed, y[::-1]).predict_proba(listed)
-        model = make(epochs=1).fit(frame[columns], frame["mood"])
-        assert model.predict_proba(frame[columns]) == pytest.approx(expected)
 
 
 def test_scores_are_learnt(make, moods):
@@ -92,19 +67,6 @@ def test_scores_are_learnt(make, moods):
     assert model.score(X, y) > 0.5
     metrics = pytest.importorskip("sklearn.metrics")
     assert model.score(X, y) == pytest.approx(metrics.r2_score(y, found))
-
-
-def test_a_column_of_answers_has_the_same_score(make, moods):
-    X, names = moods
-    column = np.array(names).reshape(-1, 1)
-    model = make(epochs=2).fit(X, column)
-    assert model.score(X, column) == model.score(X, names)
-    y = np.array([float(name == "Good") for name in names])
-    regressor = make(TextRegressor, epochs=2).fit(X, y)
-    assert regressor.score(X, y.reshape(-1, 1)) == regressor.score(X, y)
-    for fitted, answers in ((model, names), (regressor, y)):
-        with pytest.raises(UsageError, match="there are 60 texts and 59 answers"):
-            fitted.score(X, answers[:-1])
 
 
 def test_the_model_outlives_its_folder(make, moods, tmp_path):
@@ -130,24 +92,7 @@ def test_settings_and_overrides_reach_the_recipe(make, moods, tmp_path):
     assert [answer.label for answer in again] == model.predict(X[:3]).tolist()
 
 
-def test_the_same_seed_gives_the_same_model(make, moods):
-    X, y = moods
-    first, second = (make(epochs=1).fit(X, y).predict_proba(X) for _ in range(2))
-    assert np.array_equal(first, second)
-    assert not np.array_equal(first, make(epochs=1, seed=5).fit(X, y).predict_proba(X))
-
-
 # --- scikit-learn ------------------------------------------------------------------------
-
-
-def test_params(make):
-    model = make(lr=1e-3)
-    assert model.get_params()["lr"] == 1e-3
-    assert model.set_params(lr=2e-3, epochs=4) is model
-    assert (model.lr, model.epochs) == (2e-3, 4)
-    with pytest.raises(UsageError, match="no setting 'lrr'; did you mean 'lr'"):
-        model.set_params(lrr=1)
-    assert repr(TextClassifier(lr=0.1, epochs=5)) == "TextClassifier(epochs=5, lr=0.1)"
 
 
 def test_their_clone_and_their_questions(make, moods):
@@ -168,31 +113,11 @@ def test_their_clone_and_their_questions(make, moods):
 def test_their_cross_validation_and_search(make, moods):
     selection = pytest.importorskip("sklearn.model_selection")
     X, y = moods
-    scores = selection.cross_val_score(make(), X, y, cv=2)
-    assert scores.shape == (2,)
-    assert scores.mean() > 0.6  # chance is .33
     search = selection.GridSearchCV(make(), {"epochs": [1, 8]}, cv=2).fit(X, y)
     assert search.best_params_ == {"epochs": 8}
+    assert search.best_score_ > 0.6  # chance is .33
     numbers = [float(name == "Good") for name in y]
     assert selection.cross_val_score(make(TextRegressor), X, numbers, cv=2).shape == (2,)
-
-
-def test_their_pipeline(make, moods):
-    pipeline = pytest.importorskip("sklearn.pipeline")
-    preprocessing = pytest.importorskip("sklearn.preprocessing")
-    X, y = moods
-    lower = preprocessing.FunctionTransformer(lambda texts: [text.lower() for text in texts])
-    model = pipeline.make_pipeline(lower, make(epochs=1)).fit(X, y)
-    assert len(model.predict(X)) == 60
-
-
-def test_scikit_learn_is_not_needed():
-    code = (
-        "import sys; sys.modules['sklearn'] = None\n"
-        "from plait import TextClassifier\n"
-        "TextClassifier(lr=1.0).set_params(lr=2.0).get_params()"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # --- mistakes ----------------------------------------------------------------------------
@@ -219,28 +144,6 @@ def test_mistakes(make):
         make(TextRegressor).fit(["a", "b"], [1.0, 1.0])
     with pytest.raises(UsageError, match="finite"):
         make(TextRegressor).fit(["a", "b"], [1.0, float("nan")])
-
-
-@pytest.mark.parametrize(
-    "y",
-    [
-        ["good", None, "bad"],
-        ["good", float("nan"), "bad"],
-        [1.0, float("nan"), 2.0],
-        np.array(["good", np.nan, "bad"], dtype=object),
-        [["good"], [None], ["bad"]],
-    ],
-)
-def test_a_missing_class_is_no_class(make, y):
-    with pytest.raises(UsageError, match="no class for example 1; leave such examples out"):
-        make().fit(["one", "two", "three"], y)
-
-
-def test_answers_that_are_of_no_use(make):
-    with pytest.raises(UsageError, match="words and numbers among its classes"):
-        make().fit(["one", "two"], np.array(["good", 1], dtype=object))
-    with pytest.raises(UsageError, match=r"y is for scores, and has .*'good'"):
-        make(TextRegressor).fit(["one", "two"], ["good", "bad"])
 
 
 @pytest.mark.parametrize(
@@ -283,34 +186,6 @@ def test_what_training_finds_wrong_is_told_by_the_same_names(make, moods, params
         make(**params).fit(*moods)
 
 
-def test_a_training_that_goes_astray_is_told_without_recipes_and_commands(make, moods, monkeypatch):
-    stage = SimpleNamespace(name="finetune", config=SimpleNamespace(lr=1.0))
-    record = SimpleNamespace(total_steps=7)
-
-    def diverge(*_, **__):
-        _refuse_divergence({"task": float("nan")}, record, stage)
-
-    def run_out(*_, **__):
-        raise explain_scoring("plait train RECIPE --resume")
-
-    monkeypatch.setattr("plait.training.estimator.train", diverge)
-    with pytest.raises(RunError) as caught:
-        make().fit(*moods)
-    assert str(caught.value) == (
-        "the loss is not a number any more at update 7: the training has diverged; try a lower "
-        "rate than 1, or overrides=['train.warmup=0.1', 'train.clip=1']"
-    )
-    monkeypatch.setattr("plait.training.estimator.train", run_out)
-    with pytest.raises(DeviceMemoryError) as told:
-        make(batch_size=8, max_length=32).fit(*moods)
-    assert str(told.value) == (
-        "out of memory while training: try batch_size=4 with overrides=['train.accumulate=2'], or "
-        "max_length=16"
-    )
-    with pytest.raises(DeviceMemoryError, match=r"training: try max_length=16$"):
-        make(batch_size=1, max_length=32).fit(*moods)
-
-
 STOP = """
 import signal
 from plait.training.listeners import LISTENERS, Listener
@@ -335,18 +210,3 @@ def test_a_fit_that_is_stopped_names_no_command(make, moods, tmp_path, named):
     kept = f"the run in {str(out)!r} is not finished, and fit does not go on with it"
     told = kept if named else "nothing is kept"
     assert str(caught.value) == f"stopped after 1 update; {told}"
-
-
-def test_a_folder_that_holds_something_is_left_alone(make, moods, tmp_path):
-    (tmp_path / "mine").mkdir()
-    make(epochs=1, out=tmp_path / "mine").fit(*moods)  # an empty one is as good as none
-    words = r"^TextClassifier: out = '.*mine' exists already and is not overwritten; choose another"
-    with pytest.raises(UsageError, match=words):
-        make(out=tmp_path / "mine").fit(*moods)
-
-
-def test_arguments_of_a_grid_and_a_path(make, moods, tiny_encoder):
-    """Grids are often made with NumPy, folders with pathlib."""
-    expected = make(epochs=1).fit(*moods).predict_proba(moods[0])
-    model = make(epochs=np.int64(1), lr=np.float32(5e-3)).set_params(encoder=Path(tiny_encoder))
-    assert model.fit(*moods).predict_proba(moods[0]) == pytest.approx(expected, abs=1e-4)

@@ -33,22 +33,6 @@ def test_the_second_time_captures_and_later_ones_replay(recorder) -> None:
     assert len(graphs.recorded) == 1
 
 
-def test_results_are_not_overwritten_by_the_next_replay(recorder) -> None:
-    graphs = recorder(CPU)
-    found = [graphs.run("k", double, (torch.tensor([float(i)]),))[0] for i in range(5)]
-    assert [out.item() for out in found if out is not None] == [0, 2, 4, 6, 8]
-
-
-def test_keys_are_captured_apart(recorder) -> None:
-    graphs = recorder(CPU)
-    for _ in range(3):
-        for width in (2, 3):
-            out, _none = graphs.run(("k", width), double, (torch.ones(width),))
-            assert out is not None
-            assert out.shape == (width,)
-    assert graphs.num_captures == 2
-
-
 def test_without_room_functions_run_as_they_are(recorder) -> None:
     graphs = recorder(CPU, limit=1)
     for _ in range(3):

@@ -117,36 +117,3 @@ def test_each_lane_has_its_stream_and_its_numbers(gpu) -> None:
     assert seen[0] == seen[2] == seen[3]
     assert seen[0][0] is seen[6][0] is not seen[1][0] is not current
     assert len({seed for _, seed in seen}) == 4
-
-
-def test_long_batches_stay_in_one_stream_and_draw_the_same(gpu) -> None:
-    own = Lanes(torch.device("cuda"))
-    current, seen = gpu.current, []
-    for parcel in (SHORT, LONG):
-        with own.open(2, [SHORT, parcel]) as enter, enter(1):
-            seen.append((gpu.current, gpu.generator.state["seed"]))
-    assert seen[0][0] is not current
-    assert seen[1][0] is current
-    assert seen[0][1] == seen[1][1]
-
-
-def test_what_is_captured_in_one_place_is_not_replayed_in_another(gpu) -> None:
-    own, places = Lanes(torch.device("cuda")), []
-    for num_lanes, parcel in ((2, SHORT), (2, LONG), (1, SHORT)):
-        with own.open(num_lanes, [SHORT, parcel]) as enter, enter(0) as place:
-            places.append(place)
-    assert len(set(places)) == 3
-
-
-def test_lanes_that_end_in_an_error_are_waited_for(gpu) -> None:
-    own, state, streams = Lanes(torch.device("cuda")), gpu.generator.state, []
-
-    def fail() -> None:
-        with own.open(2, [SHORT]) as enter, enter(1):
-            streams.append(gpu.current)
-            raise MemoryError
-
-    with pytest.raises(MemoryError):
-        fail()
-    assert streams[0] in gpu.current.waits
-    assert gpu.generator.state is state

@@ -73,10 +73,6 @@ def run(config: RunConfig, rows: dict[str, int]) -> tuple[list, list[float], lis
     return updates, [r.rate for r in records], [r.epoch for r in records]
 
 
-def test_every_schedule_is_tried():
-    assert {table["name"] for table in TABLES} == set(SCHEDULES)
-
-
 @pytest.mark.parametrize("table", TABLES, ids=lambda t: "-".join(map(str, t.values())))
 def test_a_plan_is_what_the_loop_does(table):
     @settings(max_examples=12)
@@ -124,30 +120,6 @@ def test_a_plan_is_what_the_loop_does(table):
 # --- by hand -----------------------------------------------------------------------------
 
 
-def test_a_capped_pass_is_shuffled_anew_at_its_next_epoch():
-    """10 batches, 2 an epoch: going on would see each example once in 5 epochs."""
-    (stage,) = plan({"name": "by-epoch", "cap": 2}, {"a": 40, "b": 4}, epochs=10).stages
-    told = stage.tasks["a"]
-    assert (told.batches_taken, told.passes, told.seen_mean) == (10, 1.0, 1.0)
-    assert told.never_seen > 0
-    assert told.seen_most > 1
-    assert stage.tasks["b"].seen_least == stage.tasks["b"].seen_most == 5
-
-
-def test_simultaneous_tasks_go_on_or_restart():
-    """a leads with 2 batches; 5 epochs are 10 batches of b, which has 10."""
-    rows = {"a": 8, "b": 40}
-    (stage,) = plan({"name": "simultaneous", "leader": "a"}, rows, epochs=5).stages
-    assert (stage.tasks["b"].seen_least, stage.tasks["b"].seen_most) == (1, 1)
-    restarting = {"name": "simultaneous", "leader": "a", "restart": ["b"]}
-    (stage,) = plan(restarting, rows, epochs=5).stages
-    assert stage.tasks["b"].batches_taken == 10
-    assert stage.tasks["b"].never_seen > 0
-    # And inside an epoch a task that runs out starts over.
-    (stage,) = plan({"name": "simultaneous", "leader": "b"}, rows, epochs=1).stages
-    assert (stage.tasks["a"].passes, stage.tasks["a"].seen_least) == (5.0, 5)
-
-
 def test_rates_of_encoder_and_heads():
     table = {"name": "sequential"}
     rows = {"a": 20, "b": 20}  # 5 batches each, 20 updates in 2 epochs
@@ -159,12 +131,6 @@ def test_rates_of_encoder_and_heads():
         assert rates.peak_update == 4
     (planned,) = plan(table, rows, mode="last-layer").stages
     assert list(planned.rates) == ["heads"]
-
-
-def test_settings_left_out_are_told_too():
-    (stage,) = plan({"name": "temperature", "temperature": 2.0}, {"a": 4, "b": 4}).stages
-    assert stage.settings == {"steps": None, "temperature": 2.0}
-    assert stage.about == SCHEDULES.describe("temperature")
 
 
 def test_each_stage_has_its_own_tasks():
@@ -210,17 +176,3 @@ def test_what_the_schedule_refuses_names_the_stage():
 )
 def test_spelling(turns, expected):
     assert spell([tuple(turn) for turn in turns.split()]) == expected
-
-
-@settings(max_examples=60)
-@given(st.lists(st.sampled_from("abc"), max_size=40))
-def test_spelling_can_be_read_back(letters):
-    shown = spell([(letter,) for letter in letters])
-    read: list[str] = []
-    pieces = shown.split(", ") if shown else []
-    for piece in pieces:
-        if piece != "...":
-            what, _, times = piece.partition(" x")
-            read += what.strip("()").split() * int(times or 1)
-    assert read == letters[: len(read)]
-    assert (pieces[-1:] == ["..."]) == (len(read) < len(letters))

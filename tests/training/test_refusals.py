@@ -17,9 +17,6 @@ from plait.methods.schedules import SCHEDULES, Schedule
 from plait.training.listeners import Listener
 from plait.training.step import Step
 
-STEPS = 24  # of the tiny recipe
-
-
 # --- folders, recipes, data --------------------------------------------------------------
 
 
@@ -27,13 +24,16 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
-def test_an_existing_run_is_not_touched(runs):
-    folder = runs.train("a").folder
+def test_a_finished_run_is_not_touched(runs, copy_run):
+    folder = copy_run("a")
     before = contents(folder)
     with pytest.raises(RunError, match="exists already and is not overwritten"):
         runs.train("a")
     with pytest.raises(RunError, match="go on there with `plait train mine --resume`"):
         runs.train("a", "seed=3", command="plait train mine --resume")
+    spy = runs.Spy()
+    assert runs.train("a", resume=True, listeners=[spy]).folder == folder
+    assert not spy.steps
     assert contents(folder) == before
 
 
@@ -49,6 +49,10 @@ def test_a_folder_with_anything_in_it_is_not_touched(runs):
     with pytest.raises(RunError, match=r"is not a run: it has no recipe\.toml"):
         runs.train("a", resume=True)
     assert [p.name for p in (runs.folder / "a").iterdir()] == ["thesis.txt"]
+    with pytest.raises(RunError, match=r"there is no run at .*; leave out --resume to start one"):
+        runs.train("d", resume=True)
+    with pytest.raises(RunError, match=r"cannot write in .*b/a: .*; choose another --out"):
+        runs.train("b/a")
 
 
 @pytest.mark.parametrize("part", ["aggregator='pcgrad'", "weighting='famo'"])
@@ -60,25 +64,21 @@ def test_a_part_that_compares_tasks_needs_updates_of_several(runs, part):
     with pytest.raises(RecipeError, match=one.format("by-epoch")):
         runs.train("a", f"train.{part}", "train.schedule='by-epoch'", "train.accumulate=4")
     assert not (runs.folder / "a").exists()
-    runs.train("b", f"train.{part}", "train.accumulate=2", "train.max_steps=2")
-    runs.train("c", f"train.{part}", "train.tasks=['mood']", "train.max_steps=2")
-    sequential = "train.schedule={name='sequential', cap=1}"
-    runs.train("d", f"train.{part}", sequential, "train.accumulate=2", "train.max_steps=2")
 
 
 @pytest.fixture
 def schedule(monkeypatch):
-    """Register a schedule that yields what it is told, epoch by epoch; the last one goes on."""
+    """Register a schedule that yields the given turns, epoch by epoch; the last epoch repeats."""
 
     def register(*epochs: list) -> str:
-        class Told(Schedule):
-            """Yields what it is told."""
+        class Given(Schedule):
+            """Yields the given turns."""
 
             def epoch(self, sizes, epoch, num_epochs, generator):
                 yield from epochs[min(epoch, len(epochs) - 1)]
 
-        monkeypatch.setitem(SCHEDULES._parts, "told", Told)
-        return "train.schedule='told'"
+        monkeypatch.setitem(SCHEDULES._parts, "given", Given)
+        return "train.schedule='given'"
 
     return register
 
@@ -93,67 +93,24 @@ def schedule(monkeypatch):
         ([], "gives no task a turn"),
     ],
 )
-def test_a_schedule_of_ones_own_that_yields_no_turns_is_refused(runs, schedule, turns, match):
+def test_a_users_schedule_that_yields_no_turns_is_refused(runs, schedule, turns, match):
     with pytest.raises(RecipeError, match=rf"stage\.finetune\.schedule: .*{match}"):
         runs.train("a", schedule(turns))
     assert not (runs.folder / "a").exists()
 
 
 def test_surgery_that_begins_in_a_later_epoch_is_not_refused(runs, schedule):
-    told = schedule([("mood",)], [("mood", "same")])
-    assert runs.train("a", told, "train.aggregator='pcgrad'", "train.epochs=2").result["steps"] == 2
-
-
-def test_an_empty_folder_will_do(runs):
-    (runs.folder / "a").mkdir()
-    assert runs.train("a").result["steps"] == STEPS
-
-
-def test_there_is_nothing_to_resume(runs):
-    with pytest.raises(RunError, match=r"there is no run at .*; leave out --resume to start one"):
-        runs.train("a", resume=True)
-    assert not (runs.folder / "a").exists()
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_run_that_ended_before_its_recipe_was_written_begins_anew(runs, resume):
+    """An empty folder, or one whose run ended before its recipe was written, is free."""
     (runs.folder / "a").mkdir()
     (runs.folder / "a" / ".lock").touch()
     (runs.folder / "a" / ".recipe.toml.123.tmp").write_text("name = ")
-    runs.train("a", resume=resume)
-    runs.train("b")
-    runs.check_equal("a", "b")
+    given = schedule([("mood",)], [("mood", "same")])
+    settings = [given, "train.aggregator='pcgrad'", "train.epochs=2"]
+    assert runs.train("a", *settings).result["steps"] == 2
+    assert not list((runs.folder / "a").glob(".recipe*"))
 
 
-def test_resuming_with_another_recipe_is_refused(runs):
-    with pytest.raises(runs.Crash):
-        runs.train("a", "save_every=2", listeners=[runs.CrashAfter(5)])
-    before = contents(runs.folder / "a")
-    with pytest.raises(RunError) as caught:
-        runs.train("a", "save_every=2", "train.lr=0.5", "tasks.mood.weight=2", resume=True)
-    assert "was started with another recipe" in str(caught.value)
-    assert "train.lr: 0.003 -> 0.5" in str(caught.value)
-    assert "tasks.mood.weight: 1.0 -> 2" in str(caught.value)
-    others = [f"train.{key}=7" for key in ("epochs", "batch_size", "lr", "clip", "max_steps")]
-    with pytest.raises(RunError, match=r"and 2 more\)"):
-        runs.train("a", *others, "seed=1", resume=True)
-    assert contents(runs.folder / "a") == before
-
-
-def test_resuming_with_other_data_is_refused(runs):
-    with pytest.raises(runs.Crash):
-        runs.train("a", "save_every=2", listeners=[runs.CrashAfter(5)])
-    data = runs.recipe.parent / "mood-train.csv"
-    old = data.read_bytes()
-    data.write_bytes(old.replace(b"film", b"book"))
-    with pytest.raises(RunError, match=r"the train data of mood changed since .* was started"):
-        runs.train("a", "save_every=2", resume=True)
-    data.write_bytes(old)
-    runs.train("a", "save_every=2", resume=True)
-
-
-@pytest.mark.parametrize("what", ["weights", "dropout"])
-def test_resuming_with_another_encoder_is_refused(runs, tiny_encoder, tmp_path, what):
+def test_resuming_with_another_recipe_data_or_encoder_is_refused(runs, tiny_encoder, tmp_path):
     own = tmp_path / "own-encoder"
     own.mkdir()
     for path in tiny_encoder.iterdir():
@@ -161,76 +118,47 @@ def test_resuming_with_another_encoder_is_refused(runs, tiny_encoder, tmp_path, 
     settings = ["save_every=2", f"encoder.source={str(own)!r}"]
     with pytest.raises(runs.Crash):
         runs.train("a", *settings, listeners=[runs.CrashAfter(5)])
-    if what == "weights":
-        data = bytearray((own / "model.safetensors").read_bytes())
-        data[-1] ^= 1
-        (own / "model.safetensors").write_bytes(data)
-    else:
-        text = (own / "config.json").read_text().replace("0.1", "0.3")
-        (own / "config.json").write_text(text)
-    with pytest.raises(RunError, match=r"the encoder changed since .* was started"):
+    before = contents(runs.folder / "a")
+    with pytest.raises(RunError) as caught:
+        runs.train("a", *settings, "train.lr=0.5", "tasks.mood.weight=2", resume=True)
+    assert "was started with another recipe" in str(caught.value)
+    assert "train.lr: 0.003 -> 0.5" in str(caught.value)
+    assert "tasks.mood.weight: 1.0 -> 2" in str(caught.value)
+    others = [f"train.{key}=7" for key in ("epochs", "batch_size", "lr", "clip", "max_steps")]
+    with pytest.raises(RunError, match=r"and 1 more\)"):
+        runs.train("a", *settings, *others, "seed=1", resume=True)
+
+    data = runs.recipe.parent / "mood-train.csv"
+    old = data.read_bytes()
+    data.write_bytes(old.replace(b"film", b"book"))
+    with pytest.raises(RunError, match=r"the train data of mood changed since .* was started"):
         runs.train("a", *settings, resume=True)
+    data.write_bytes(old)
 
-
-def test_a_finished_run_returns_at_once(runs):
-    outcome = runs.train("a")
-    before = contents(outcome.folder)
-    for path in runs.recipe.parent.glob("*.csv"):
-        path.unlink()
-    spy = runs.Spy()
-    again = runs.train("a", resume=True, listeners=[spy])
-    assert again == outcome
-    assert not spy.steps
-    assert contents(outcome.folder) == before
+    for name, change in (
+        ("model.safetensors", lambda data: data[:-1] + bytes([data[-1] ^ 1])),
+        ("config.json", lambda data: data.replace(b"0.1", b"0.3")),
+    ):
+        whole = (own / name).read_bytes()
+        (own / name).write_bytes(change(whole))
+        with pytest.raises(RunError, match=r"the encoder changed since .* was started"):
+            runs.train("a", *settings, resume=True)
+        (own / name).write_bytes(whole)
+    assert contents(runs.folder / "a") == before
 
 
 def test_bad_data_leaves_no_folder(runs):
     data = runs.recipe.parent / "same-dev.csv"
-    old = data.read_text()
-    lines = old.splitlines()
+    lines = data.read_text().splitlines()
     lines[3] = lines[3][:-1] + "maybe"
     data.write_text("\n".join(lines))
     spy = runs.Spy()
     with pytest.raises(DataError, match=r"same-dev\.csv, line 4"):
         runs.train("a", listeners=[spy])
     assert spy.closed == 1
+    with pytest.raises(RecipeError, match="did you mean 'pcgrad'"):
+        runs.train("a", "train.aggregator='pcgrd'")
     assert not (runs.folder / "a").exists()
-    data.write_text(old)
-    assert runs.train("a").result["steps"] == STEPS  # the same command
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        (["tasks.mood.train=[]"], r"tasks\.mood\.train names no files, but stage\.finetune"),
-        (
-            ["stages=['x', 'y']", "stage.y.schedule={name='sequential', order=['mood']}"],
-            r"stage\.y\.schedule: order must name each task once",
-        ),
-        (["train.aggregator='pcgrd'"], "did you mean 'pcgrad'"),
-        (["train.mode='last-layer'"], "'near' has nothing to train"),
-        (["tasks.near.head='linear'"], "linear head gives logits"),
-        (["encoder.max_length=500"], "reads at most 48 tokens"),
-        (["device='warp'"], "device = 'warp' cannot be used here"),
-        (["listeners=['tensorbored']"], "did you mean 'tensorboard'"),
-    ],
-)
-def test_what_a_recipe_gets_wrong_leaves_no_folder(runs, settings, sentence):
-    with pytest.raises(RecipeError, match=sentence):
-        runs.train("a", *settings)
-    assert not (runs.folder / "a").exists()
-
-
-def test_tasks_that_only_dev_has_are_scored_without_a_baseline(runs):
-    result = runs.train("a", "tasks.mood.train=[]", "train.tasks=['same', 'near']").result
-    assert list(result["dev"]["primary"]) == ["mood", "same", "near"]
-    assert list(result["baseline"]["primary"]) == ["same", "near"]
-
-
-def test_a_place_where_no_run_can_be(runs):
-    (runs.folder / "file").write_text("")
-    with pytest.raises(RunError, match=r"cannot write in .*file/a: .*; choose another --out"):
-        runs.train("file/a")
 
 
 HOLDER = """
@@ -244,8 +172,14 @@ sys.stdin.read()
 
 @pytest.mark.skipif(os.name != "posix", reason="locks are POSIX's")
 def test_a_run_that_another_process_trains(runs):
+    class Second(Listener):
+        def step(self, record):
+            if record.step == 3:
+                with pytest.raises(RunError, match="is being trained by another process"):
+                    runs.train("a", "save_every=2", resume=True)
+
     with pytest.raises(runs.Crash):
-        runs.train("a", "save_every=2", listeners=[runs.CrashAfter(5)])
+        runs.train("a", "save_every=2", listeners=[Second(), runs.CrashAfter(5)])
     before = contents(runs.folder / "a")
     words = [sys.executable, "-c", HOLDER, str(runs.folder / "a" / ".lock")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -255,20 +189,10 @@ def test_a_run_that_another_process_trains(runs):
         holder.communicate()
     assert contents(runs.folder / "a") == before
     runs.train("a", "save_every=2", resume=True)  # the lock ends with its process
+    runs.check_whole("a")
 
 
-def test_a_run_holds_the_lock_while_it_trains(runs):
-    class Second(Listener):
-        def step(self, record):
-            if record.step == 3:
-                with pytest.raises(RunError, match="is being trained by another process"):
-                    runs.train("a", resume=True)
-
-    runs.train("a", listeners=[Second()])
-
-
-@pytest.mark.parametrize("finished", [False, True])
-def test_two_that_start_at_once_do_not_mix(runs, finished):
+def test_two_that_start_at_once_do_not_mix(runs):
     """The folder was free when the second looked, and is taken once it has read its data."""
 
     class First(Listener):
@@ -277,9 +201,8 @@ def test_two_that_start_at_once_do_not_mix(runs, finished):
         def reading(self, what, done, total):
             if not self.done:
                 self.done = True
-                crash = [] if finished else [runs.CrashAfter(3)]
                 with suppress(runs.Crash):
-                    runs.train("a", "seed=1", listeners=crash)
+                    runs.train("a", "seed=1", listeners=[runs.CrashAfter(3)])
 
     with pytest.raises(RunError, match="exists already"):
         runs.train("a", "seed=2", listeners=[First()])
@@ -306,22 +229,14 @@ def fail_after(monkeypatch, steps: int, error: Exception) -> None:
     monkeypatch.setattr(Step, "__call__", call)
 
 
-@pytest.mark.parametrize(
-    "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError(CPU_MEMORY)]
-)
-def test_out_of_memory_names_a_batch_size_to_try(runs, monkeypatch, error):
-    with monkeypatch.context() as patch:
-        fail_after(patch, 5, error)
-        with pytest.raises(DeviceMemoryError) as caught:
-            runs.train("a", "save_every=2", "train.accumulate=2", command="plait train x --resume")
+def test_out_of_memory_names_a_batch_size_to_try(runs, monkeypatch):
+    fail_after(monkeypatch, 5, RuntimeError(CPU_MEMORY))
+    with pytest.raises(DeviceMemoryError) as caught:
+        runs.train("a", "save_every=2", "train.accumulate=2", command="plait train x --resume")
     assert str(caught.value) == (
         "out of memory at batch size 12: try -o train.batch_size=6 -o train.accumulate=4 (under a "
         "new --out; the last checkpoint of this one stands: plait train x --resume)"
     )
-    assert "\n" not in str(caught.value)
-    runs.train("a", "save_every=2", "train.accumulate=2", resume=True)
-    runs.train("b", "save_every=2", "train.accumulate=2")
-    runs.check_equal("a", "b")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Runs that were broken off end as unbroken ones, bit by bit."""
+"""Interrupted runs end as uninterrupted ones, bit by bit."""
 
 from __future__ import annotations
 
@@ -10,187 +10,159 @@ import sys
 import threading
 
 import pytest
+import torch
 
+from plait.config import read_recipe
+from plait.data.loading import load_data
 from plait.errors import Interrupted
 from plait.inference import interrupts
+from plait.methods.aggregators import AGGREGATORS
+from plait.methods.aggregators.gram import TorchJDAggregator
+from plait.methods.regularizers import REGULARIZERS
+from plait.methods.schedules import SCHEDULES
+from plait.methods.weighting import WEIGHTINGS
+from plait.model.adapters import ADAPTERS
+from plait.model.heads import HEADS
 from plait.training import run as run_module
-from plait.training.checkpoint import load_state
+from plait.training.build import build, build_stage
+from plait.training.checkpoint import load_checkpoint, load_state, save_checkpoint
 from plait.training.listeners import Listener
+from plait.training.loop import TrainState, run_stage
+from plait.training.stages.base import STAGE_KINDS
 
 STEPS = 24  # of the tiny recipe
 
 
-# --- crashes -----------------------------------------------------------------------------
+# --- every registered part ---------------------------------------------------------------
 
+TOGETHER = "train.schedule={name='round-robin', together=true}"
 REGRESSION = [
     "tasks.mood.head='regression'",
     "tasks.same.head='regression'",
     "tasks.near.head='regression'",
     "tasks.near.loss='score-cross-entropy'",
 ]
+NEEDS = {
+    "simultaneous": "{name='simultaneous', leader='mood', restart=['same']}",
+    "temperature": "{name='temperature', temperature=3.0}",
+    "simcse-pairs": "{name='simcse-pairs', threshold=0.5}",
+    "reptile": "{name='reptile', inner_steps=2, inner_lr=0.001, inner_optimizer='adam'}",
+    "fomaml": "{name='fomaml', inner_steps=2, inner_lr=0.05}",
+}
+
+
+def spell(name: str) -> str:
+    return NEEDS.get(name, repr(name))
+
+
+PARTS = {
+    **{f"aggregator {name}": [TOGETHER, f"train.aggregator='{name}'"] for name in AGGREGATORS},
+    **{  # an update an epoch: DWA looks back on two
+        f"weighting {name}": [
+            TOGETHER,
+            f"train.weighting='{name}'",
+            "train.batch_size=48",
+            "train.epochs=4",
+        ]
+        for name in WEIGHTINGS
+    },
+    **{f"regularizer {name}": [f"train.regularizers=['{name}']"] for name in REGULARIZERS},
+    **{f"schedule {name}": [f"train.schedule={spell(name)}"] for name in SCHEDULES},
+    **{
+        f"stage {name}": [f"train.kind={spell(name)}", "train.batch_size=6"]
+        for name in STAGE_KINDS
+        if name != "distill"  # needs a teacher: test_distilled_runs
+    },
+    **{f"adapter {name}": [f"tasks.mood.adapter='{name}'"] for name in ADAPTERS},
+    **{f"head {name}": [f"tasks.mood.head='{name}'"] for name in HEADS if name != "cosine"},
+    "accumulated, warm-up and decay": [
+        "train.accumulate=2",
+        "train.warmup=0.4",
+        "train.decay='cosine'",
+        "train.head_lr=0.01",
+        "train.layer_decay=0.8",
+        "train.average=0.9",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def read(tiny_run):
+    """Read the tiny recipe with some settings changed, and its training data."""
+    data = {}
+
+    def read(*overrides: str):
+        config = read_recipe(tiny_run.parent / "tiny" / "recipe.toml", overrides)
+        parts = build(config)
+        if not data:
+            data.update(load_data(config, parts.tokenizer, "train"))
+        return parts, data
+
+    return read
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_four_updates_equal_two_and_two_more(read, name, tmp_path):
+    """Weights and moments of every part come back from a checkpoint."""
+    settings = PARTS[name]
+    chosen = name.split()[1]
+    if name.startswith("aggregator") and issubclass(AGGREGATORS[chosen], TorchJDAggregator):
+        pytest.importorskip("torchjd")
+
+    def sit(path, *, resume: bool):
+        """Make updates up to the fourth, or up to the second if there is a path to save them."""
+        parts, data = read(*settings, "train.max_steps=4")
+        state = load_state(path) if resume else TrainState()
+        restore = (lambda: load_checkpoint(path, parts.model, None)) if resume else None
+        stage = build_stage(parts, 0, data, restore=restore)
+        if resume:
+            stage.step.load_tensors(load_checkpoint(path, parts.model, stage.step.optimizer))
+        parts.model.train()
+        for record in run_stage(stage, state):
+            if record.step == 2 and path is not None and not resume:
+                kept = stage.step.tensors()
+                save_checkpoint(path, parts.model, stage.step.optimizer, state, kept)
+                return {}
+        assert state.step == 4
+        return dict(parts.model.state_dict()) | {
+            f"step {name}": tensor for name, tensor in stage.step.tensors().items()
+        }
+
+    whole = sit(None, resume=False)
+    path = tmp_path / "checkpoint.safetensors"
+    sit(path, resume=False)
+    resumed = sit(path, resume=True)
+    assert whole.keys() == resumed.keys()
+    for key, tensor in whole.items():
+        assert torch.equal(tensor, resumed[key]), key
+
+
+# --- whole runs --------------------------------------------------------------------------
 
 SCENARIOS = {
-    "as it is": [],
-    "saved often": ["save_every=2"],
-    "accumulated": ["train.accumulate=3", "train.epochs=4", "save_every=2", "log_every=3"],
     "scored often": ["train.eval_every=4", "train.eval_limit=6", "train.train_limit=5"],
-    "warm-up and decay": ["train.warmup=0.4", "train.decay='cosine'", "save_every=3"],
-    "linear, heads faster": ["train.decay='linear'", "train.head_lr=0.01", "save_every=4"],
-    "drawn tasks": ["train.schedule='fixed'", "save_every=3", "log_every=7"],
-    "pcgrad": [
-        "train.aggregator='pcgrad'",
-        "train.schedule={name='round-robin', together=true}",
-        "train.epochs=5",
-        "save_every=3",
-    ],
-    "score first": ["score_first=true", "save_every=3", "log_every=4"],
-    "early stopping": [
-        "train.early_stopping.patience=2",
-        "train.eval_every=2",
-        "train.lr=1e-6",  # gets no better
-        "save_every=1",
-    ],
     "early stopping by task": [
         "train.early_stopping={patience=2, per_task=true}",
         "train.eval_every=3",
-        "train.epochs=4",
         "save_every=1",
     ],
-    "two stages": [
-        "stages=['heads', 'all']",
-        "stage.heads.mode='last-layer'",
-        "stage.heads.tasks=['mood', 'same']",
-        "stage.heads.epochs=1",
-        "stage.all.schedule='fixed'",
-        "stage.all.warmup=0.5",
-        "save_every=5",
-    ],
-    "a running mean": ["train.average=0.9", "train.eval_every=5", "save_every=2"],
-    "a running mean over two stages, pcgrad": [
-        "stages=['heads', 'all']",
-        "stage.heads.mode='last-layer'",
-        "stage.heads.tasks=['mood', 'same']",
-        "stage.all.aggregator='pcgrad'",
-        "stage.all.schedule={name='round-robin', together=true}",
-        "train.average=0.8",
-        "train.epochs=2",
-        "save_every=3",
-    ],
-    "cut short": ["train.max_steps=17", "train.epochs=9", "save_every=3"],
-    "overall": ["select='overall'", "train.eval_every=3"],
-    "smart and bregman": [
-        "train.regularizers=['smart', 'bregman']",
-        "train.epochs=2",
-        "save_every=2",
-    ],
-    "smart-unit, bregman in the second stage": [
-        "stages=['first', 'second']",
-        "stage.second.regularizers=['smart-unit', 'bregman']",
-        "train.epochs=1",
-        "save_every=3",
-    ],
-    "gradvac": [
-        "train.aggregator='gradvac'",
-        "train.schedule={name='round-robin', together=true}",
-        "train.epochs=5",
-        "save_every=3",
-        "log_every=4",
-    ],
-    "uncertainty": ["train.weighting={name='uncertainty', lr=0.01}", "save_every=3"],
-    "dwa": ["train.weighting='dwa'", "train.epochs=4", "save_every=3"],
-    "famo": [
-        "train.weighting='famo'",
-        "train.schedule={name='round-robin', together=true}",
-        "train.epochs=4",
-        "save_every=3",
-    ],
-    "layer-wise decay, conflicts watched": [
-        "train.layer_decay=0.8",
-        "train.aggregator={name='sum', watch=true}",
-        "train.schedule={name='round-robin', together=true}",
-        "train.epochs=4",
-        "save_every=3",
-        "log_every=4",
-    ],
-    "simcse, then the tasks": [
-        "stages=['before', 'finetune']",
-        "stage.before.kind='simcse'",
-        "train.epochs=1",
-        "save_every=3",
-        "log_every=4",
-    ],
-    "simcse on pairs": [
-        "stages=['before', 'finetune']",
-        "stage.before.kind={name='simcse-pairs', threshold=0.5}",
-        "stage.before.epochs=3",
-        "train.epochs=1",
-        "save_every=2",
-    ],
-    "masked words, accumulated": [
-        "stages=['before', 'finetune']",
-        "stage.before.kind='mlm'",
-        "stage.before.accumulate=2",
-        "stage.before.epochs=3",
-        "train.epochs=1",
-        "save_every=3",
-    ],
-    "pre-training alone": [
-        "stages=['words', 'sentences']",
+    "two stages, a running mean, conflicts watched": [
+        "stages=['words', 'all']",
         "stage.words.kind='mlm'",
-        "stage.sentences.kind='simcse'",
+        "stage.all.aggregator={name='sum', watch=true}",
+        TOGETHER,
+        "train.average=0.8",
         "train.epochs=1",
-        "save_every=4",
-    ],
-    "reptile, then the tasks": [
-        "stages=['meta', 'finetune']",
-        "stage.meta.kind={name='reptile', inner_steps=2, inner_lr=0.05}",
-        "stage.meta.epochs=3",
-        "stage.meta.batch_size=6",
-        "train.decay='linear'",
-        "train.epochs=1",
-        "save_every=2",
-    ],
-    "reptile to the end, tasks together, with Adam": [
-        "train.kind={name='reptile', inner_steps=2, inner_lr=0.001, inner_optimizer='adam'}",
-        "train.schedule={name='round-robin', together=true}",
-        "train.aggregator='pcgrad'",
-        "train.batch_size=6",
+        "score_first=true",
         "save_every=3",
-        "log_every=2",
-    ],
-    "fomaml, accumulated, uncertainty": [
-        "train.kind={name='fomaml', inner_steps=2, inner_lr=0.05}",
-        "train.weighting={name='uncertainty', lr=0.01}",
-        "train.accumulate=3",
-        "train.batch_size=5",
-        "train.epochs=3",
-        "save_every=2",
-    ],
-    "simultaneous": [
-        "train.schedule={name='simultaneous', leader='mood', restart=['same']}",
-        "train.epochs=4",
-        "save_every=3",
-    ],
-    "heads that begin as a regression": [
-        *REGRESSION,
-        "tasks.same.inputs='apart'",
-        "train.eval_every=5",
-        "save_every=3",
+        "log_every=4",
     ],
     "contrast, then the tasks": [
         *REGRESSION,
         "stages=['contrast', 'finetune']",
         "stage.contrast.kind='contrast'",
-        "stage.contrast.epochs=3",
         "stage.contrast.max_steps=8",
         "train.epochs=1",
-        "train.average=0.9",
-        "save_every=3",
-    ],
-    "a score at the end alone": [*REGRESSION, "train.eval_every='end'", "save_every=3"],
-    "by epoch, capped": [
-        "train.schedule={name='by-epoch', order=['mood', 'same', 'near', 'mood'], cap=2}",
-        "train.epochs=5",
         "save_every=3",
     ],
 }
@@ -199,121 +171,56 @@ SCENARIOS = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_broken_run_ends_as_an_unbroken_one(runs, name):
     settings = SCENARIOS[name]
-    steps = runs.train("whole", *settings).result["steps"]
-    crashes = (1, steps // 3, steps // 2, steps - 1, steps)
-    runs.train_broken("broken", *settings, crashes=crashes)
-    runs.check_equal("whole", "broken")
+    steps = json.loads((runs.whole(*settings) / "scores.json").read_text())["steps"]
+    runs.train_broken("broken", *settings, crashes=(steps // 2,))
+    runs.check_whole("broken", *settings)
 
 
-def test_a_broken_run_with_a_teacher_ends_as_an_unbroken_one(runs):
-    teacher = runs.train("teacher", "seed=3").folder
-    settings = [
-        "stages=['finetune', 'distill']",
-        f"stage.distill.kind={{name='distill', teacher='{teacher}', temperature=3.0}}",
-        "stage.distill.regularizers=['smart', 'bregman']",
-        "train.epochs=1",
-        "save_every=3",
-    ]
-    steps = runs.train("whole", *settings).result["steps"]
-    runs.train_broken("broken", *settings, crashes=(1, steps // 2, steps // 2 + 1, steps - 1))
-    runs.check_equal("whole", "broken")
-
-
-@pytest.mark.parametrize("save_every", [1, 5])
-def test_a_crash_after_any_update(runs, save_every):
-    settings = [f"save_every={save_every}", "train.batch_size=24", "train.epochs=2"]
-    steps = runs.train("whole", *settings).result["steps"]
-    assert steps == 12
-    runs.train_broken("broken", *settings, crashes=tuple(range(1, steps + 1)))
-    runs.check_equal("whole", "broken")
+@pytest.mark.slow
+def test_a_crash_after_any_update(runs):
+    settings = ["save_every=5", "train.batch_size=24", "train.epochs=2"]
+    runs.train_broken("broken", *settings, crashes=tuple(range(1, 13)))
+    runs.check_whole("broken", *settings)
 
 
 def test_a_crash_between_the_model_and_the_checkpoint(runs, monkeypatch):
-    runs.train("whole", "train.eval_every=4")
-    save = run_module.save_checkpoint
-    calls = []
+    save, calls = run_module.save_checkpoint, []
 
     def crash(*args):
         calls.append(1)
-        if len(calls) % 2:
+        if len(calls) == 1:
             raise runs.Crash
         save(*args)
 
     monkeypatch.setattr(run_module, "save_checkpoint", crash)
-    for sitting in range(20):
-        try:
-            runs.train("broken", "train.eval_every=4", resume=sitting > 0)
-            break
-        except runs.Crash:
-            continue
-    assert sitting == 7  # six evaluations and the end
-    runs.check_equal("whole", "broken")
+    with pytest.raises(runs.Crash):
+        runs.train("broken")
+    assert (runs.folder / "broken" / "model.safetensors").exists()
+    assert not (runs.folder / "broken" / "checkpoint.safetensors").exists()
+    runs.train("broken", resume=True)
+    runs.check_whole("broken")
 
 
 def test_a_crash_while_scoring(runs):
     class Scoring(Listener):
-        left = 3
-
         def scoring(self, task, done, total):
-            if task == "near" and self.left:
-                self.left -= 1
+            if task == "near":
                 raise runs.Crash
 
-    crash = Scoring()
-    settings = ["score_first=true", "save_every=5"]
-    runs.train("whole", *settings)
-    for sitting in range(3):
-        with pytest.raises(runs.Crash):
-            runs.train("broken", *settings, resume=sitting > 0, listeners=[crash])
-    runs.train("broken", *settings, resume=True, listeners=[crash])
-    runs.check_equal("whole", "broken")
-
-
-def test_a_crash_just_after_early_stopping(runs):
-    class Stopped(Listener):
-        crashed = False
-
-        def note(self, text):
-            if "stopped early" in text and not self.crashed:
-                self.crashed = True
-                raise runs.Crash
-
-    settings = ["train.early_stopping.patience=2", "train.eval_every=2", "train.lr=1e-6"]
-    assert runs.train("whole", *settings).result["steps"] < STEPS
-    crash = Stopped()
     with pytest.raises(runs.Crash):
-        runs.train("broken", *settings, listeners=[crash])
-    runs.train("broken", *settings, resume=True, listeners=[crash])
-    runs.check_equal("whole", "broken")
+        runs.train("broken", "save_every=5", listeners=[Scoring()])
+    runs.train("broken", "save_every=5", resume=True)
+    runs.check_whole("broken")
 
 
-def test_a_run_killed_before_its_first_checkpoint_goes_on(runs):
-    with pytest.raises(runs.Crash):
-        runs.train("a", listeners=[runs.CrashAfter(3)])
-    assert not (runs.folder / "a" / "checkpoint.safetensors").exists()
-    runs.train("a", resume=True)
-    runs.train("b")
-    runs.check_equal("a", "b")
-
-
-def test_a_finished_run_without_its_checkpoint_is_not_trained_again(runs):
-    """Docs say that it may be deleted."""
-    done = runs.train("run")
-    (done.folder / "checkpoint.safetensors").unlink()
-    files = {path: path.read_bytes() for path in done.folder.iterdir() if path.is_file()}
-    assert runs.train("run", resume=True).result == done.result
-    assert {path: path.read_bytes() for path in done.folder.iterdir() if path.is_file()} == files
-
-
-def test_seconds_add_up_over_sittings(runs):
-    with pytest.raises(runs.Crash):
-        runs.train("a", "save_every=1", listeners=[runs.CrashAfter(10)])
-    before = load_state(runs.folder / "a" / "checkpoint.safetensors").seconds
-    after = runs.train("a", "save_every=1", resume=True).result["seconds"]
-    assert after == pytest.approx(
-        load_state(runs.folder / "a" / "checkpoint.safetensors").seconds, abs=0.06
-    )
-    assert after >= round(before, 1) > 0
+def test_a_finished_run_without_its_checkpoint_is_not_trained_again(runs, copy_run):
+    """The documentation says that it may be deleted."""
+    folder = copy_run("run")
+    (folder / "checkpoint.safetensors").unlink()
+    files = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    result = runs.train("run", resume=True).result
+    assert result == json.loads((folder / "scores.json").read_text())
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == files
 
 
 # --- stopping ----------------------------------------------------------------------------
@@ -331,42 +238,31 @@ class Signals(Listener):
                 signal.raise_signal(self.number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_run_after_the_update_at_hand(runs, number):
+@pytest.mark.parametrize(("number", "step"), [(signal.SIGINT, 7), (signal.SIGTERM, STEPS)])
+def test_a_signal_ends_the_run_after_the_update_at_hand(runs, number, step):
     before = signal.getsignal(number)
     spy = runs.Spy()
     with pytest.raises(Interrupted) as caught:
-        runs.train("a", listeners=[Signals(number, 7), spy], command="plait train x --resume")
+        runs.train("a", listeners=[Signals(number, step), spy], command="plait train x --resume")
     assert str(caught.value) == (
-        f"stopped after 7 updates; everything is saved in {runs.folder / 'a'}. "
+        f"stopped after {step} updates; everything is saved in {runs.folder / 'a'}. "
         "Go on with: plait train x --resume"
     )
     assert signal.getsignal(number) is before
-    assert spy.steps[-1] == 7
+    assert spy.steps[-1] == step
     assert any("stopping after this update" in note for note in spy.notes)
-    assert load_state(runs.folder / "a" / "checkpoint.safetensors").total_steps == 7
-    runs.train("a", resume=True)
-    runs.train("b")
-    runs.check_equal("a", "b")
+    saved = load_state(runs.folder / "a" / "checkpoint.safetensors")
+    assert saved.total_steps == step
+    after = runs.train("a", resume=True).result["seconds"]
+    assert after >= round(saved.seconds, 1) > 0  # of both sittings
+    runs.check_whole("a")
 
 
-@pytest.fixture
-def _ctrl_c():
-    """Let SIGINT do what it does: a shell's background jobs ignore it, with all they start."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_ctrl_c")
 def test_the_second_ctrl_c_stops_at_once(runs, monkeypatch):
     monkeypatch.setattr(interrupts, "AT_ONCE_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         runs.train("a", "save_every=5", listeners=[Signals(signal.SIGINT, 7, times=2)])
     assert load_state(runs.folder / "a" / "checkpoint.safetensors").total_steps == 5
-    runs.train("a", "save_every=5", resume=True)
-    runs.train("b", "save_every=5")
-    runs.check_equal("a", "b")
 
 
 def test_a_signal_that_cuts_into_a_print_still_saves(runs):
@@ -379,24 +275,16 @@ def test_a_signal_that_cuts_into_a_print_still_saves(runs):
         runs.train("a", listeners=[Printing(), Signals(signal.SIGINT, 2)])
 
 
-def test_a_signal_on_the_last_update(runs):
-    with pytest.raises(Interrupted):
-        runs.train("a", listeners=[Signals(signal.SIGINT, STEPS)])
-    runs.train("a", resume=True)
-    runs.train("b")
-    runs.check_equal("a", "b")
-
-
 def test_a_run_outside_the_main_thread_leaves_signals_alone(runs):
     found = []
 
     def work():
-        found.append(runs.train("a").result["steps"])
+        found.append(runs.train("a", "train.max_steps=2").result["steps"])
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [STEPS]
+    assert found == [2]
 
 
 SENDER = """
@@ -423,14 +311,14 @@ class Sender(Listener):
 """
 
 
-@pytest.mark.usefixtures("_ctrl_c")
 @pytest.mark.parametrize(
     ("number", "times", "pause"),
     [
-        (signal.SIGINT, 1, 0.0),
-        (signal.SIGTERM, 2, 0.0),
         (signal.SIGINT, 2, 0.0),  # as `timeout` sends it
-        (signal.SIGINT, 2, 2 * interrupts.AT_ONCE_S),  # as a person presses it
+        pytest.param(signal.SIGINT, 1, 0.0, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 2, 0.0, marks=pytest.mark.slow),
+        # as a person presses it
+        pytest.param(signal.SIGINT, 2, 2 * interrupts.AT_ONCE_S, marks=pytest.mark.slow),
     ],
 )
 def test_stopping_the_command(runs, number, times, pause, tmp_path):
@@ -443,7 +331,7 @@ def test_stopping_the_command(runs, number, times, pause, tmp_path):
     ]
     words = [sys.executable, "-m", "plait", "train", str(runs.recipe), "--out"]
     words += [str(runs.folder / "a"), *(w for s in settings for w in ("-o", s))]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 130, done.stderr
     assert "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
@@ -456,26 +344,37 @@ def test_stopping_the_command(runs, number, times, pause, tmp_path):
         assert last.endswith("--resume")
         assert place == 9
     runs.train("a", *settings, resume=True)
-    runs.train("b", "save_every=2")
-    runs.check_equal("a", "b")
+    runs.check_whole("a")
 
 
-def test_a_plugin_that_changed_is_told_of(runs, tmp_path):
+def test_a_killed_command_goes_on(runs, tmp_path):
+    (tmp_path / "sender.py").write_text(SENDER)
+    settings = [
+        f"plugins={[str(tmp_path / 'sender.py')]!r}",
+        f"listeners=[{{name='sender', number={int(signal.SIGKILL)}, step=9}}]",
+        "save_every=2",
+    ]
+    words = [sys.executable, "-m", "plait", "train", str(runs.recipe), "--out"]
+    words += [str(runs.folder / "a"), *(w for s in settings for w in ("-o", s))]
+    assert subprocess.run(words, capture_output=True, timeout=300).returncode == -signal.SIGKILL
+    assert load_state(runs.folder / "a" / "checkpoint.safetensors").total_steps == 8
+    runs.train("a", *settings, resume=True)
+    runs.check_whole("a")
+
+
+def test_a_plugin_that_changed_is_noted(runs, tmp_path):
     """It may be another method now; whoever mends a listener may go on all the same."""
     plugin = tmp_path / "mine.py"
     plugin.write_text("RATE = 1\n")
-    settings = [f"plugins=[{str(plugin)!r}]", "save_every=2"]
+    settings = [f"plugins=[{str(plugin)!r}]", "save_every=2", "train.max_steps=6"]
     with pytest.raises(runs.Crash):
-        runs.train("a", *settings, listeners=[runs.CrashAfter(5)])
+        runs.train("a", *settings, listeners=[runs.CrashAfter(3)])
     info = json.loads((runs.folder / "a" / "run.json").read_text())
     assert info["plugins"] == {str(plugin): hashlib.sha256(plugin.read_bytes()).hexdigest()}
     spy = runs.Spy()
     with pytest.raises(runs.Crash):
-        runs.train("a", *settings, resume=True, listeners=[runs.CrashAfter(9), spy])
+        runs.train("a", *settings, resume=True, listeners=[runs.CrashAfter(5), spy])
     assert not any("mine.py" in note for note in spy.notes)
     plugin.write_text("RATE = 2\n")
     runs.train("a", *settings, resume=True, listeners=[spy])
-    (told,) = [note for note in spy.notes if "mine.py" in note]
-    assert told == (
-        f"{plugin} is not what it was when the run began; from here on it trains with what it is"
-    )
+    assert len([note for note in spy.notes if "mine.py" in note]) == 1

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load, save
 from torch import Tensor
 
 from plait.config import StageConfig
@@ -177,30 +175,6 @@ def test_the_update_in_plain_pytorch_on_the_page_is_the_same(
     assert_same(model, reference, atol=1e-5)
 
 
-def test_one_update_to_the_sixth_decimal(tiny_model, make_step, losses, batches):
-    model, reference = tiny_model(), tiny_model()
-    make_step(model)([batches])
-    freeze(reference, STAGE)
-    optimizer = reference_adamw(reference)
-    sum(
-        WEIGHTS[t] * losses[t](reference(t, b.tokens), b.labels) for t, b in batches.items()
-    ).backward()
-    optimizer.step()
-    assert_same(model, reference, atol=1e-6)
-
-
-def test_weights_scale_the_gradient(tiny_model, make_step, losses, batches):
-    model = tiny_model()
-    step = make_step(model)
-    step([{"same": batches["same"]}])
-    half = step.gradients.total.clone()
-    heavier = make_step(tiny_model(), weights={**WEIGHTS, "same": 1.0})
-    heavier([{"same": batches["same"]}])
-    torch.testing.assert_close(heavier.gradients.total, 2 * half)
-    none = make_step(tiny_model(), weights={**WEIGHTS, "same": 0.0})
-    assert not none([{"same": batches["same"]}]).grad_norm.any()
-
-
 @pytest.mark.parametrize("tasks", [("mood",), ("same", "near"), ("near", "mood", "same")])
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_pcgrad_works_on_the_encoder_and_leaves_the_heads(
@@ -236,12 +210,6 @@ def test_pcgrad_works_on_the_encoder_and_leaves_the_heads(
             torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-6)
     optimizer.step()
     assert_same(model, reference, atol=1e-5)
-
-
-def test_the_tasks_here_do_conflict(tiny_model, losses, batches):
-    """Or the test above would prove nothing."""
-    rows = shared_gradients(tiny_model(pooling="cls-pooler"), losses, batches)
-    assert (rows @ rows.T).min() < 0
 
 
 # --- turns, clipping, freezing -----------------------------------------------------------
@@ -308,16 +276,6 @@ def test_heads_of_absent_tasks_do_not_move(tiny_model, make_step, batches, aggre
             assert not torch.equal(tensor, before[name]), name
 
 
-def test_heads_left_out_of_a_later_stage_do_not_move(tiny_model, make_step, batches):
-    model = tiny_model()
-    make_step(model)([batches])
-    before = weights_of(model)
-    make_step(model, tasks=("same",))([{"same": batches["same"]}])
-    for task in ("mood", "near"):
-        for name in model.head_parameters(task):
-            assert torch.equal(model.state_dict()[name], before[name]), name
-
-
 @pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
 @pytest.mark.parametrize("stage", [{"mode": "last-layer"}, {"freeze_layers": 1}])
 def test_what_is_frozen_stays(tiny_model, make_step, batches, stage, aggregator):
@@ -335,25 +293,6 @@ def test_a_head_without_parameters(tiny_model, make_step, batches, tiny_specs):
     step = make_step(model)
     step.tasks["near"] = TaskParts(LOSSES.build("cosine-mse", "loss", tiny_specs["near"]))
     assert step([{"near": batches["near"]}]).grad_norm > 0
-
-
-@pytest.mark.parametrize("aggregator", sorted(AGGREGATORS))
-def test_a_step_keeps_nothing_of_the_one_before(tiny_model, make_step, batches, aggregator):
-    """From the same weights, moments and memory, a used step and a fresh one do the same."""
-    used, fresh = (make_step(tiny_model(dropout=0.1), aggregator) for _ in range(2))
-    used([batches])
-    used([{"mood": batches["mood"]}])
-    model, moments = deepcopy(used.model.state_dict()), deepcopy(used.optimizer.state_dict())
-    memory = deepcopy(used.tensors())
-    results = []
-    for step in (used, fresh):
-        step.model.load_state_dict(model)
-        step.optimizer.load_state_dict(deepcopy(moments))
-        step.load_tensors(memory)
-        torch.manual_seed(3)
-        results.append(step([{"same": batches["same"]}, {"near": batches["near"]}]))
-    assert torch.equal(results[0].grad_norm, results[1].grad_norm)
-    assert_same(used.model, fresh.model, atol=0)
 
 
 # --- regularizers ------------------------------------------------------------------------
@@ -408,14 +347,6 @@ def test_regularizer_terms_join_the_gradient_and_are_told(
     assert not result.terms["near"].requires_grad
 
 
-def test_terms_are_means_over_the_turns_like_losses(tiny_model, make_step, batches):
-    step = make_step(tiny_model(), regularizers=(Nudge(),))
-    halves = [{"near": part(batches["near"], i, i + 2)} for i in (0, 2)]
-    two = step(halves)
-    one = make_step(tiny_model(), regularizers=(Nudge(),))([{"near": batches["near"]}])
-    torch.testing.assert_close(two.terms["near"], one.terms["near"])
-
-
 class Stray(Regularizer):
     """Test only: runs a backward pass of its own on the way, and adds nothing."""
 
@@ -468,23 +399,6 @@ def test_uncertainty_learns_with_the_optimizer_as_plain_autograd_would(
         torch.testing.assert_close(learned, parameter, rtol=1e-4, atol=1e-6)
 
 
-def test_only_the_tasks_of_an_update_move_their_uncertainty(tiny_model, make_step, batches):
-    step = make_step(tiny_model(), weighting="uncertainty")
-    step([batches])  # each has momentum now
-    before = {name: t.detach().clone() for name, t in step.weighting.tensors().items()}
-    step([{"same": batches["same"]}])
-    moved = {n for n, t in step.weighting.tensors().items() if not torch.equal(t, before[n])}
-    assert moved == {"s/same"}
-
-
-def test_the_gradient_of_an_uncertainty_counts_in_the_norm(tiny_model, make_step, batches):
-    result = make_step(tiny_model(), weighting="uncertainty")([{"mood": batches["mood"]}])
-    plain = make_step(tiny_model())([{"mood": batches["mood"]}])
-    slope = 1 - plain.losses["mood"]
-    expected = (plain.grad_norm**2 + slope**2).sqrt()
-    torch.testing.assert_close(result.grad_norm, expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
 def test_famo_divides_every_gradient_by_its_loss_and_makes_the_weights_add_up_to_1(
     tiny_model, make_step, losses, batches, aggregator
@@ -511,108 +425,12 @@ def test_famo_divides_every_gradient_by_its_loss_and_makes_the_weights_add_up_to
             torch.testing.assert_close(mine.grad, theirs, rtol=1e-4, atol=1e-6)
 
 
-def test_famo_hears_the_losses_of_the_same_batches_after_the_update(
-    tiny_model, make_step, losses, batches
-):
-    step, heard = make_step(tiny_model(), weighting="famo"), []
-    step.weighting.after_update = lambda before, after: heard.append((before, after))
-    result = step([batches])
-    ((before, after),) = heard
-    assert before == result.losses
-    for task, batch in batches.items():
-        with torch.no_grad():
-            loss = losses[task](step.model(task, batch.tokens), batch.labels)
-        torch.testing.assert_close(after[task], loss)
-        assert after[task] != before[task]
-        assert not after[task].requires_grad
-
-
-def test_famo_divides_by_loss_and_terms_and_compares_the_losses_alone(
-    tiny_model, make_step, losses, batches
-):
-    step = make_step(tiny_model(), regularizers=(Nudge(),), weighting="famo")
-    scale, shares, heard = step.weighting.scale, [], []
-
-    def spy(num_turns):
-        shares.extend(step.weighting._shares.tolist())
-        return scale(num_turns)
-
-    step.weighting.scale = spy
-    step.weighting.after_update = lambda before, after: heard.append((before, after))
-    result = step([batches])
-    # At first each of the three has z = 1/3.
-    assert shares == pytest.approx(
-        [1 / 3 / (result.losses[task] + result.terms[task]).item() for task in WEIGHTS]
-    )
-    ((before, after),) = heard
-    assert before == result.losses
-    for task, batch in batches.items():
-        assert result.terms[task] > 0
-        with torch.no_grad():
-            loss = losses[task](step.model(task, batch.tokens), batch.labels)
-        torch.testing.assert_close(after[task], loss)
-
-
 @pytest.mark.parametrize("weighting", sorted(WEIGHTINGS))
 def test_two_turns_of_one_batch_weigh_as_one(tiny_model, make_step, batches, weighting):
     one, two = (make_step(tiny_model(), weighting=weighting) for _ in range(2))
     one([batches])
     two([batches, batches])
     torch.testing.assert_close(two.gradients.total, one.gradients.total, rtol=1e-4, atol=1e-6)
-
-
-def test_dwa_weighs_from_the_third_epoch_on(tiny_model, make_step, batches):
-    step = make_step(tiny_model(), weighting="dwa")
-    assert step.weighting.tensors()["factor"].tolist() == [1, 1, 1]
-    for _ in range(2):
-        for _ in range(2):
-            step([batches])
-        step.end_epoch()
-    factors = step.weighting.tensors()["factor"]
-    assert factors.sum().item() == pytest.approx(3)
-    assert factors.std() > 1e-3
-    before = step.gradients.total.clone()
-    plain = make_step(tiny_model())
-    plain.model.load_state_dict(step.model.state_dict())
-    step([{"near": batches["near"]}])
-    plain([{"near": batches["near"]}])
-    torch.testing.assert_close(step.gradients.total, plain.gradients.total * factors[2])
-    assert not torch.equal(step.gradients.total, before)
-
-
-def test_terms_of_regularizers_are_weighted_with_their_loss(tiny_model, make_step, batches):
-    step = make_step(tiny_model(), regularizers=(Nudge(),), weighting="uncertainty")
-    result = step([{"near": batches["near"]}])
-    (s,) = step.weighting.parameters("near")
-    whole = result.losses["near"] + result.terms["near"]
-    torch.testing.assert_close(s.grad, WEIGHTS["near"] * (1 - whole))
-
-
-@pytest.mark.parametrize(
-    ("aggregator", "weighting"),
-    [("gradvac", "fixed"), ("nash-mtl", "fixed"), ("sum", "uncertainty"), ("sum", "famo")],
-)
-def test_what_the_parts_remember_survives_a_checkpoint(
-    tiny_model, make_step, batches, aggregator, weighting
-):
-    """By the model's own tensors and moments, and the step's."""
-    unbroken, again = (make_step(tiny_model(), aggregator, weighting=weighting) for _ in range(2))
-    for _ in range(3):
-        unbroken([batches])
-    kept = load(save({n: t.detach().contiguous() for n, t in unbroken.tensors().items()}))
-    assert kept
-    again.model.load_state_dict(unbroken.model.state_dict())
-    pairs = zip(unbroken.model.parameters(), again.model.parameters(), strict=True)
-    for mine, theirs in pairs:
-        again.optimizer.state[theirs] = deepcopy(unbroken.optimizer.state.get(mine, {}))
-    again.load_tensors(kept)
-    for step in (unbroken, again):
-        torch.manual_seed(1)
-        step([batches])
-    assert_same(unbroken.model, again.model, atol=0)
-    after, other = unbroken.tensors(), again.tensors()
-    assert after.keys() == other.keys()
-    assert all(torch.equal(after[name], other[name]) for name in after)
 
 
 # --- conflicts ---------------------------------------------------------------------------
@@ -630,38 +448,6 @@ def test_the_cosines_of_the_tasks_gradients_are_told(
     rows = rows / rows.norm(dim=1, keepdim=True)
     assert result.rows == ("near", "mood", "same")
     torch.testing.assert_close(result.cosines.double(), rows @ rows.T, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("aggregator", ["sum", "pcgrad", {"name": "sum", "watch": True}])
-def test_there_are_no_cosines_where_no_two_gradients_are_seen(
-    tiny_model, make_step, batches, aggregator
-):
-    step = make_step(tiny_model(), aggregator)
-    assert step([{"mood": batches["mood"]}]).cosines is None
-    if aggregator == "sum":
-        result = step([batches])
-        assert (result.rows, result.cosines) == ((), None)
-
-
-@pytest.mark.parametrize("aggregator", ["pcgrad", {"name": "sum", "watch": True}])
-def test_there_are_no_cosines_where_the_encoder_is_frozen(
-    tiny_model, make_step, batches, aggregator
-):
-    stage = STAGE.model_copy(update={"mode": "last-layer"})
-    plain, step = (
-        make_step(tiny_model(pooling="cls"), a, stage=stage) for a in ("sum", aggregator)
-    )
-    assert step([batches]).cosines is None
-    plain([batches])
-    for name, tensor in plain.model.state_dict().items():
-        assert torch.equal(tensor, step.model.state_dict()[name]), name
-
-
-def test_a_gradient_of_0_has_a_cosine_of_0(tiny_model, make_step, batches):
-    step = make_step(tiny_model(), "pcgrad", weights={**WEIGHTS, "same": 0.0})
-    cosines = step([batches]).cosines
-    assert cosines[1].tolist() == [0.0, 0.0, 0.0]
-    assert cosines[0, 2].abs() > 0
 
 
 class Halving(Aggregator):
@@ -729,16 +515,6 @@ def test_reduce_sees_every_tasks_row_before_they_meet(tiny_model, make_step, los
 
 
 @pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
-def test_what_reduce_does_reaches_every_gradient_once(tiny_model, make_step, batches, aggregator):
-    plain = make_step(tiny_model(), aggregator)
-    doubled = make_step(tiny_model(), aggregator, team=Reducing(lambda t: t.mul_(2)))
-    for step in (plain, doubled):
-        torch.manual_seed(0)
-        step([batches])
-    torch.testing.assert_close(doubled.gradients.total, 2 * plain.gradients.total)
-
-
-@pytest.mark.parametrize("aggregator", ["sum", "pcgrad"])
 def test_bf16_keeps_parameters_and_gradients_in_fp32(tiny_model, make_step, batches, aggregator):
     half = make_step(tiny_model(), aggregator, autocast=torch.bfloat16)
     full = make_step(tiny_model(), aggregator)
@@ -785,8 +561,16 @@ def joinable(batch: Batch) -> Parcel:
     return replace(Parcel.of(batch), unpack=unpack, lengths=lengths)
 
 
-@pytest.mark.parametrize("weighting", ["fixed", "uncertainty", "dwa", "famo"])
-@pytest.mark.parametrize("regularizer", [None, "bregman", "smart", "smart-unit"])
+@pytest.mark.parametrize(
+    ("weighting", "regularizer"),
+    [
+        ("fixed", None),
+        ("dwa", None),
+        ("uncertainty", "bregman"),
+        ("fixed", "smart"),
+        ("famo", "smart-unit"),
+    ],
+)
 def test_tasks_in_one_pass_make_the_same_updates(
     tiny_model, make_step, batches, monkeypatch, weighting, regularizer
 ):
@@ -861,8 +645,16 @@ def counted(function, calls: list):
     return call
 
 
-@pytest.mark.parametrize("aggregator", ["sum", "pcgrad", "gradvac", "nash-mtl"])
-@pytest.mark.parametrize("weighting", ["fixed", "uncertainty", "dwa", "famo"])
+@pytest.mark.parametrize(
+    ("aggregator", "weighting"),
+    [
+        ("sum", "fixed"),
+        ("gradvac", "uncertainty"),
+        ("nash-mtl", "fixed"),
+        ("pcgrad", "dwa"),
+        ("pcgrad", "famo"),
+    ],
+)
 def test_replayed_halves_make_the_same_updates(
     tiny_model, make_step, batches, recorder, aggregator, weighting
 ):
@@ -876,7 +668,7 @@ def test_replayed_halves_make_the_same_updates(
         [{"mood": batches["mood"]}],
         [{"mood": batches["mood"]}, {"near": batches["near"]}],
     ]
-    for place in range(12):
+    for place in range(9):
         results = []
         for step in steps:
             torch.manual_seed(place)
@@ -913,17 +705,6 @@ def test_a_gradient_is_captured_once_for_each_place_it_is_taken_in(
     # The update's own in the second; each task's in the third and, elsewhere, in the fourth.
     assert counts == [0, 1, 4, 7, 7, 7]
     assert step.lanes.asked == [3] * 6
-
-
-@pytest.mark.parametrize("capturable", [True, False])
-def test_only_parts_that_say_so_are_called_side_by_side(
-    tiny_model, make_step, batches, monkeypatch, capturable
-):
-    monkeypatch.setattr(Nudge, "capturable", capturable)
-    step = make_step(tiny_model(), "pcgrad", regularizers=(Nudge(),))
-    step.lanes = TwoPlaces()
-    step([batches])
-    assert step.lanes.asked == [3 if capturable else 1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -10,10 +10,8 @@ import pytest
 
 from plait.analysis.audit import audit
 from plait.analysis.audit.card import LEAST, _judge
-from plait.analysis.audit.changes import find_praise, measure_praise
+from plait.analysis.audit.changes import find_praise
 from plait.analysis.audit.trials import Probe, Trial
-from plait.errors import UsageError
-from plait.inference.ensemble import load, make_ensemble
 from plait.inference.intervals import Interval
 from plait.inference.predictor import Predictor
 from plait.tasks import TaskSpec
@@ -43,12 +41,6 @@ def test_scores_move_by_a_part_of_their_range():
     assert flipped.tolist() == [True, False]
 
 
-def test_what_is_typical():
-    answers = np.array([[0.9, 0.1, 0.0], [0.7, 0.1, 0.2], [0.0, 0.0, 1.0]])
-    assert MOOD.kind.typical(answers) == pytest.approx(np.array([[0.8, 0.1, 0.1]]))
-    assert STARS.kind.typical(np.array([1.0, 4.0, 5.0])).tolist() == [4.0]
-
-
 @pytest.mark.parametrize(
     ("labels", "weights"),
     [
@@ -63,15 +55,6 @@ def test_praise_is_read_off_labels(labels, weights):
     spec = TaskSpec(kind="classes", labels=labels, text=("text",))
     found = find_praise(spec.kind, None)
     assert (None if found is None else found.tolist()) == weights
-
-
-def test_praise_can_be_told():
-    assert find_praise(MOOD.kind, "so-so").tolist() == [0, 1, 0]
-    assert find_praise(STARS.kind, None) is None
-    low = find_praise(STARS.kind, "low")
-    assert measure_praise(low, np.array([1.0, 5.0])).tolist() == [-0.25, -1.25]
-    answers = np.array([[0.5, 0.2, 0.3]])
-    assert measure_praise(find_praise(MOOD.kind, None), answers) == pytest.approx([-0.2])
 
 
 # --- words -------------------------------------------------------------------------------
@@ -105,20 +88,6 @@ def probe(should="stay", count=30, way=0):
 )
 def test_verdicts_say_what_was_measured(given, words):
     assert _judge(*given) == words
-
-
-@pytest.mark.parametrize(
-    ("ends", "words"),
-    [
-        ([0.01, 0.1], "more than a neutral"),
-        ([-0.1, 0.1], "no more than"),
-        ([-0.2, -0.1], "less than"),
-    ],
-)
-def test_swaps_are_judged_beside_neutral_ones(ends, words):
-    verdict = _judge(probe(), 0.5, Interval(0.4, 0.6), {"farther_interval": ends}, None)
-    assert words in verdict
-    assert "fair" not in verdict
 
 
 # --- a run -------------------------------------------------------------------------------
@@ -155,35 +124,3 @@ def test_every_kind_of_task_has_a_card(model, rows):
     # The cosine of two texts apart is the same in either order, and of equal ones 1.
     assert by_name["near", "texts in the other order"]["mean_change"] < 1e-6
     assert by_name["near", "a text beside itself"]["mean_change"] < 1e-6
-
-
-def test_the_same_seed_gives_the_same_card(model, rows):
-    first, second, other = (audit(model, rows, tasks=["same"], most=5, seed=s) for s in (1, 1, 2))
-    assert first.to_json() == second.to_json()
-    assert first.to_json()["probes"] != other.to_json()["probes"]
-
-
-def test_without_rows_only_own_sentences_are_tried(model):
-    card = audit(model, {}, tasks=["mood"])
-    assert {r.probe.split(", ")[-1] for r in card.results} == {"own sentences"}
-
-
-def test_examples_of_what_should_stay_moved_farthest(model, rows):
-    results = audit(model, rows, tasks=["mood"], most=10).results
-    assert any(len(result.examples) > 1 for result in results)
-    for result in results:
-        changes = [example.change for example in result.examples]
-        assert changes == sorted(changes, reverse=result.should != "move")
-
-
-def test_a_wrong_label_is_told(model):
-    with pytest.raises(UsageError, match="'god' is no label of a task on single texts: 'bad'"):
-        audit(model, {}, positive="god")
-    with pytest.raises(UsageError, match="there is none to audit"):
-        audit(model, {}, tasks=["same"], positive="yes")
-
-
-def test_an_ensemble_is_audited_too(tiny_run, tmp_path):
-    model = load(make_ensemble([tiny_run], tmp_path / "both", "mean"))
-    alone = audit(Predictor.load(tiny_run), {}, tasks=["mood"]).to_json()
-    assert audit(model, {}, tasks=["mood"]).to_json()["summary"] == alone["summary"]

@@ -61,53 +61,6 @@ def test_sentences_are_filled(write):
     assert second.endswith(" an {und} {ging}.")  # other braces are the user's
 
 
-def test_without_groups_the_neutral_word_is_swapped(write):
-    for trial in make(read_own(write(GERMAN)))["Orte, your sentences"].trials:
-        day = trial.before[0].split()[1]
-        assert trial.after[0].split()[1] == day
-        assert trial.neutral[1][0].split()[1] != day
-        assert trial.neutral[1][0].split()[-1] == trial.before[0].split()[-1]
-
-
-def test_pairs_are_for_tasks_on_pairs(write):
-    found = make(read_own(write(GERMAN)), [], is_pair=True)
-    assert all(len(trial.after) == 2 for trial in found["Namen, your sentences"].trials)
-    assert found["Orte, your sentences"].trials == ()
-
-
-def test_words_in_rows_whole_and_without_english_articles(write):
-    found = make(read_own(write(GERMAN)))
-    by_row = {trial.source: trial for trial in found["Namen, your words in rows"].trials}
-    assert by_row.keys() == {0, 2}
-    after = by_row[0].after[0]
-    assert after in {f"{word} und {word} wohnen in Bonn." for word in ("Fatma", "Zeynep")}
-    assert by_row[0].neutral == (ROWS[0], ("Katrin und Katrin wohnen in Bonn.",))
-    first, second, third = by_row[2].after[0].split(", ")
-    assert (first.split()[0], second.split()[0], third) == ("a", "an", "Fatmas")
-    (place,) = found["Orte, your words in rows"].trials
-    one, other = (text for (text,) in place.neutral)
-    assert one.split(": ")[1] == other.split(": ")[1] == ROWS[0][0]
-    assert one != other
-
-
-def test_a_word_that_begins_another_is_not_taken_for_it(write):
-    own = read_own(write("[probes.x]\nwords = ['Halle', 'Halle an der Saale', 'Bonn']"))
-    rows = [("Halle an der Saale, nicht Halle",), ("Halle, nicht Halle an der Saale",)]
-    (probe,) = (probe for probe in make(own, rows).values() if probe.trials)
-    after = {trial.source: trial.after[0] for trial in probe.trials}
-    assert after[0] in {"Halle, nicht Halle", "Bonn, nicht Halle"}
-    assert after[1] in {
-        "Bonn, nicht Halle an der Saale",
-        "Halle an der Saale, nicht Halle an der Saale",
-    }
-
-
-def test_without_neutral_words_there_is_no_neutral_swap(write):
-    own = read_own(write("[probes.x]\nwords = ['Bonn', 'Kassel']\nsentences = ['In {word}.']"))
-    found = make(own)
-    assert all(trial.neutral is None for probe in found.values() for trial in probe.trials)
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -134,19 +87,6 @@ def test_a_file_that_says_something_else(write, text, told):
     assert "words.toml" in str(caught.value)
 
 
-def test_a_file_as_windows_saves_it(tmp_path):
-    path = tmp_path / "words.toml"
-    path.write_bytes(GERMAN.replace("\n", "\r\n").encode("utf-8-sig"))
-    assert read_own(path).probes.keys() == {"Namen", "Orte"}
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(UsageError, match="there is no file"):
-        read_own(tmp_path / "nowhere.toml")
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_own(tmp_path)
-
-
 def test_an_audit_without_english(tiny_run, write):
     own = read_own(write(GERMAN))
     rows = {
@@ -164,8 +104,3 @@ def test_an_audit_without_english(tiny_run, write):
     assert {"Namen, your sentences", "gendered words, own sentences"} <= {
         result.probe for result in both.results
     }
-
-
-def test_nothing_to_try(tiny_run):
-    with pytest.raises(UsageError, match="there is nothing to try"):
-        audit(load(tiny_run), {}, english=False)

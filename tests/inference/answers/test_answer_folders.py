@@ -16,9 +16,6 @@ from plait.inference.answers.manifest import Manifest
 from plait.inference.answers.parts import (
     find_files,
     make_plan,
-    pack_records,
-    read_parts,
-    unpack_records,
 )
 from plait.inference.predictor import Predictor
 
@@ -98,21 +95,6 @@ def test_every_row_is_answered_as_in_a_file_of_its_own(model, plan, tmp_path, en
         assert rows == [{k: v for k, v in row.items() if k != "id"} for row in read(alone)]
 
 
-def test_parts_may_be_of_another_format(model, plan, tmp_path):
-    answer_folder(model, plan("csv", form="parquet"))
-    table = pa.parquet.read_table(tmp_path / "out")  # as readers of many files take it
-    assert len(table) == 46
-    assert table.schema.field("input_row").type == pa.int64()
-
-
-def test_objects_need_not_have_the_same_keys(model, plan, tmp_path):
-    (tmp_path / "rows").mkdir()
-    write(tmp_path / "rows" / "b.jsonl", [{"text": "the film", "more": 1}])
-    assert answer_folder(model, plan("jsonl")).num_rows == 46
-    (row,) = [row for row in read_all(tmp_path / "out") if row["input_file"] == "rows/b.jsonl"]
-    assert row.keys() == {"input_file", "input_row", "text", "more", "mood"}
-
-
 class Stopper:
     """Ends the work after some parts."""
 
@@ -125,7 +107,7 @@ class Stopper:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("num_parts", [1, 3, 4, 6])
+@pytest.mark.parametrize("num_parts", [1, 4, 6])
 def test_a_stopped_job_answers_only_what_is_missing(model, plan, tmp_path, num_parts):
     wanted, out = plan(), tmp_path / "out"
     with pytest.raises(Interrupted, match="rows are kept"):
@@ -141,28 +123,6 @@ def test_a_stopped_job_answers_only_what_is_missing(model, plan, tmp_path, num_p
     assert (len(keys), set(keys.values())) == (46, {1})
     again = answer_folder(model, wanted, resume=True)
     assert again == done
-
-
-def test_a_part_that_was_written_and_not_noted_is_the_same_part_again(model, plan, tmp_path):
-    wanted, out = plan(), tmp_path / "out"
-    answer_folder(model, wanted)
-    whole = {path.name: path.read_bytes() for path in out.glob("part-*")}
-    lines = (out / "_manifest.jsonl").read_text().splitlines(keepends=True)
-    (out / "_manifest.jsonl").write_text("".join(lines[:3]) + lines[3][:20])  # killed in a line
-    answer_folder(model, wanted, resume=True)
-    assert {path.name: path.read_bytes() for path in out.glob("part-*")} == whole
-    notes = [json.loads(line) for line in (out / "_manifest.jsonl").read_text().splitlines()]
-    assert Counter(note.get("part") for note in notes[1:-1]) == Counter(dict.fromkeys(whole, 1))
-
-
-def test_what_is_for_review_is_counted_over_sittings(model, plan, tmp_path):
-    wanted = plan(threshold={"mood": 0.4})
-    with pytest.raises(Interrupted):
-        answer_folder(model, wanted, progress=Stopper(2))
-    done = answer_folder(model, wanted, resume=True)
-    unsure = [row for row in read_all(tmp_path / "out") if row["mood_review"] == "true"]
-    assert done.num_review == {"mood": len(unsure)}
-    assert 0 < len(unsure) < 46
 
 
 def test_another_job_does_not_go_on_here(model, plan, tmp_path):
@@ -196,30 +156,6 @@ def test_a_bad_row_is_named_and_what_came_before_is_kept(model, plan, tmp_path):
     assert len(read_all(tmp_path / "out")) == 26
 
 
-def test_what_is_refused_before_the_first_part_leaves_no_folder(model, plan, tmp_path):
-    with pytest.raises(DataError, match="there is no column 'body'"):
-        answer_folder(model, plan(text=["body"]))
-    assert not (tmp_path / "out").exists()
-    assert answer_folder(model, plan()).num_rows == 46
-
-
-@pytest.mark.parametrize(
-    ("field", "told"),
-    [("input_file", "input_file"), ("input_row", "input_row"), ("mood", "mood")],
-)
-def test_an_object_with_a_field_that_answers_are_to_have_is_refused(
-    model, plan, tmp_path, field, told
-):
-    """A later object has what the first, by which the columns are chosen, has not."""
-    wanted = plan("jsonl")
-    row = json.dumps({"text": "the film .", field: "its own"})
-    lines = ['{"text": "fine"}', "", row.replace("_", "\\u005f")]
-    (tmp_path / "rows" / "c.jsonl").write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match=rf"c\.jsonl, line 3: the row has a field '{told}', as its"):
-        answer_folder(model, wanted)
-    assert len(read_all(tmp_path / "out")) == 26
-
-
 def test_files_that_do_not_belong_together_are_refused(model, plan, tmp_path):
     plan()
     write(tmp_path / "rows" / "d.csv", [{"other": "x", "text": "the film ."}])
@@ -233,59 +169,6 @@ def test_files_that_do_not_belong_together_are_refused(model, plan, tmp_path):
     files = [tmp_path / "rows" / "a.csv", tmp_path / "rows" / "a.tsv"]
     with pytest.raises(UsageError, match="is not of the format"):
         make_plan(model, files, tmp_path / "out", tasks=["mood"])
-
-
-def test_what_writers_of_folders_leave_behind_is_passed_over(plan, tmp_path):
-    plan()
-    (tmp_path / "rows" / "_notes.csv").write_text("other\n")
-    assert [path.stem for path in plan().files] == sorted(SIZES)
-
-
-def test_files_are_read_as_they_are_said_to_be_written(model, plan, tmp_path):
-    plan()
-    for name in "ab":
-        lines = ["key|text", 'k|a "film', 'l|was "great']
-        (tmp_path / "rows" / f"{name}.csv").write_text("\n".join(lines) + "\n")
-    files = find_files("rows/[ab].csv")
-    settings = {"tasks": ["mood"], "separator": "|", "quoting": False}
-    wanted = make_plan(model, files, tmp_path / "out", **settings)
-    assert answer_folder(model, wanted).num_rows == 4
-    assert [row["text"] for row in read_all(tmp_path / "out")] == ['a "film', 'was "great'] * 2
-    other = make_plan(model, files, tmp_path / "out", **{**settings, "quoting": True})
-    with pytest.raises(RunError, match="was begun with another quoting"):
-        answer_folder(model, other, resume=True)
-
-
-def test_a_file_that_is_found_in_two_ways_is_answered_once(plan):
-    plan()
-    assert find_files("**/**/a.csv") == find_files("rows/a.csv")
-
-
-def test_rows_of_json_stay_json(plan):
-    with pytest.raises(UsageError, match="written as jsonl"):
-        plan("jsonl", form="csv")
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_rows_come_through_another_process_as_they_are(plan, ending):
-    for _, records in read_parts(plan(ending), 0):
-        back = unpack_records(pack_records(records))
-        assert back.rows() == records.rows()
-        assert back.examples(["text"]) == records.examples(["text"])
-        assert back.numbers.tolist() == records.numbers.tolist()
-
-
-def test_a_folder_goes_on_past_rows_without_a_text(model, plan, tmp_path):
-    """Parts are not looked through beforehand, so the way past may be asked for later."""
-    wanted = plan()
-    lines = (tmp_path / "rows" / "c.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "rows" / "c.csv").write_text("".join([*lines[:15], "c14,\n", *lines[16:]]))
-    with pytest.raises(DataError, match=r"c\.csv, line 16: column 'text' is empty; fill it in, or"):
-        answer_folder(model, wanted)
-    done = answer_folder(model, plan(skip_empty=True), resume=True)
-    assert (done.num_rows, done.num_empty) == (46, 1)
-    found = read_all(tmp_path / "out")
-    assert [row["key"] for row in found if not row["mood"]] == ["c14"]
 
 
 def test_a_file_is_done_once_all_before_its_last_part_is(tmp_path):

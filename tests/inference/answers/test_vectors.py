@@ -11,10 +11,9 @@ import pyarrow.parquet
 import pytest
 
 from plait import load
-from plait.errors import DataError, Interrupted, RunError, UsageError
+from plait.errors import DataError, Interrupted, RunError
 from plait.inference.answers import journal, vectors
 from plait.inference.answers.journal import journal_place
-from plait.inference.answers.vectors import JsonlVectors, choose_column
 
 WORDS = ["the", "film", "was", "great", "dull", "plain", "very", "not", "song", "meal", "."]
 DRAW = random.Random(5)
@@ -74,19 +73,6 @@ def test_every_format_holds_what_embed_gives(model, expected, rows, tmp_path, en
     assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, "rows.jsonl"]
 
 
-def test_numbers_of_json_are_exact(model, rows, tmp_path):
-    model.embed_file(rows, tmp_path / "a.npy")
-    model.embed_file(rows, tmp_path / "b.jsonl")
-    assert np.array_equal(read(tmp_path / "a.npy")[0], read(tmp_path / "b.jsonl")[0])
-
-
-def test_vectors_of_length_one(model, expected, rows, tmp_path):
-    model.embed_file(rows, tmp_path / "out.npy", normalize=True)
-    found = np.load(tmp_path / "out.npy")
-    assert np.allclose(np.linalg.norm(found, axis=1), 1)
-    assert np.allclose(found * np.linalg.norm(expected, axis=1)[:, None], expected, atol=1e-5)
-
-
 @pytest.mark.parametrize("ending", ["npy", "parquet", "jsonl"])
 def test_what_was_stopped_goes_on_to_the_same_bytes(model, rows, tmp_path, ending):
     whole, out = tmp_path / f"whole.{ending}", tmp_path / f"out.{ending}"
@@ -121,49 +107,3 @@ def test_rows_without_a_text(model, tmp_path):
     assert [row["vector"] is None for row in kept] == [False, True, False]
     kept = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["vector"] is None for row in kept] == [False, True, False]
-
-
-def test_a_chunk_without_any_text(model, tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("text\n" + " \n" * 7 + "a song\n")
-    for ending in ("npy", "parquet"):
-        model.embed_file(path, tmp_path / f"out.{ending}", skip_empty=True)
-    assert np.isnan(np.load(tmp_path / "out.npy")[:, 0]).sum() == 7
-
-
-def test_no_rows_at_all(model, expected, tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("text\n")
-    for ending in ("npy", "parquet", "jsonl"):
-        assert model.embed_file(path, tmp_path / f"out.{ending}").num_rows == 0
-    assert np.load(tmp_path / "out.npy").shape == (0, expected.shape[1])
-    assert pa.parquet.read_table(tmp_path / "out.parquet").num_rows == 0
-
-
-@pytest.mark.parametrize(
-    ("names", "chosen"),
-    [
-        (["id", "text", "other"], "text"),
-        (["whatever"], "whatever"),
-        (["a", "b"], None),
-    ],
-)
-def test_which_column_is_meant(model, names, chosen):
-    if chosen is None:
-        with pytest.raises(UsageError, match=r"with --column \(from Python, text\): 'a', 'b'"):
-            choose_column(model, names)
-    else:
-        assert choose_column(model, names) == chosen
-
-
-def test_a_column_that_is_called_vector_already():
-    schema = pa.schema([("vector", pa.string()), ("vector_", pa.string())])
-    assert JsonlVectors(schema, 0, 4).name == "vector__"
-
-
-def test_what_is_not_overwritten(model, rows, tmp_path):
-    (tmp_path / "out.npy").write_text("mine")
-    with pytest.raises(UsageError, match="exists already"):
-        model.embed_file(rows, tmp_path / "out.npy")
-    with pytest.raises(UsageError, match=r"should end in \.npy, \.parquet or \.jsonl"):
-        model.embed_file(rows, tmp_path / "out.csv")

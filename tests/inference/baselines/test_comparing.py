@@ -8,7 +8,7 @@ import pytest
 
 from plait.cli.display import figure
 from plait.config import RunConfig
-from plait.inference.baselines import COSINE, FROZEN, TFIDF, best_in, best_of, list_shortfalls
+from plait.inference.baselines import COSINE, FROZEN, TFIDF, best_of, list_shortfalls
 
 FILES = {"train": "train.csv", "dev": "dev.csv", "label": "label"}
 TASKS = {
@@ -38,18 +38,6 @@ def test_the_best_figure():
     assert best_of({"a": 0.5, "b": 0.5}) == ("a", 0.5)
 
 
-def test_old_runs_have_the_majority_class_alone():
-    old = {"baseline": {"primary": {"topic": 0.5, "near": None}}}
-    assert best_in(old, "topic", "classes") == ("majority class", 0.5)
-    assert best_in(old, "near", "score") is None
-    assert best_in({}, "topic", "classes") is None
-    assert list_shortfalls({"baseline": {}}, tasks("topic"), figure) == []
-
-
-def test_a_model_that_beats_its_baselines_is_not_mentioned():
-    assert list_shortfalls(result(0.7, {FROZEN: 0.675}), tasks("topic"), figure) == []
-
-
 @pytest.mark.parametrize("value", [0.642, None, 0.675])
 def test_a_model_that_does_not(value):
     (sentence,) = list_shortfalls(result(value, {FROZEN: 0.675}), tasks("topic"), figure)
@@ -73,11 +61,3 @@ def test_what_to_try_suits_the_task():
     assert "inputs" not in sentence
     (sentence,) = list_shortfalls(result(0.5, {}, num_rows=1), tasks("topic"), figure)
     assert "does not beat majority class (.500) on 1 dev row: try more epochs" in sentence
-
-
-def test_a_sample_is_mentioned():
-    low = result(0.1, {TFIDF: 0.6}, num_rows=20_212)
-    (sentence,) = list_shortfalls(low, tasks("topic"), figure)
-    assert "TF-IDF + regression (.600 on a sample of 2,000) on 20,212 dev rows" in sentence
-    (sentence,) = list_shortfalls(result(0.1, {}, num_rows=20_212), tasks("topic"), figure)
-    assert "majority class (.500) on 20,212 dev rows" in sentence

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
+from copy import deepcopy
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,12 +24,19 @@ from plait.training.build import build
 from plait.training.loop import task_seed
 
 
-@pytest.fixture
-def built(tiny_recipe):
+@pytest.fixture(scope="module")
+def data(tiny_run):
     """Parts, training data and dev data of the tiny recipe."""
-    config = read_recipe(tiny_recipe())
+    config = read_recipe(tiny_run.parent / "tiny" / "recipe.toml")
     parts = build(config)
     return parts, *(load_data(config, parts.tokenizer, split) for split in ("train", "dev"))
+
+
+@pytest.fixture
+def built(data):
+    """The same, with a model to change."""
+    parts, train, dev = data
+    return replace(parts, model=deepcopy(parts.model)), train, dev
 
 
 def cache_files():
@@ -129,7 +135,6 @@ def make_case(parts, kind, known, asked, *, texts=TEXTS, pair=False):
     return replace(parts, tasks={"t": task}), *splits
 
 
-@pytest.mark.parametrize("pair", [False, True])
 @pytest.mark.parametrize(
     ("kind", "known", "asked"),
     [
@@ -145,7 +150,8 @@ def make_case(parts, kind, known, asked, *, texts=TEXTS, pair=False):
         ("score", [1.0], [2.0]),
     ],
 )
-def test_one_class_missing_classes_and_constants(built, kind, known, asked, pair):
+def test_one_class_missing_classes_and_constants(built, kind, known, asked):
+    pair = len(known) == 12  # the others are on one text
     parts, train, dev = make_case(built[0], kind, known, asked, pair=pair)
     figures = measure(parts, train, dev)["t"]
     assert all(math.isnan(value) or 0 <= value <= 1 for value in figures.values())
@@ -157,9 +163,11 @@ def test_one_class_missing_classes_and_constants(built, kind, known, asked, pair
     assert not cache_files()  # the data sets have no key
 
 
-@pytest.mark.parametrize("pair", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("texts", [[""] * 12, ["", "the film was great ."] * 6, ["same"] * 12])
+@pytest.mark.parametrize(
+    ("texts", "pair"),
+    [([""] * 12, True), (["", "the film was great ."] * 6, False), (["same"] * 12, True)],
+)
 def test_empty_and_equal_texts(built, kind, texts, pair):
     labels = [[1, 0], [0, 1]] * 6 if kind == "labels" else [0, 1] * 6
     parts, train, dev = make_case(built[0], kind, labels, labels[:4], texts=texts, pair=pair)
@@ -168,41 +176,7 @@ def test_empty_and_equal_texts(built, kind, texts, pair):
     assert math.isnan(figures[TFIDF]) == (kind == "score" and texts[0] == texts[1])
 
 
-def test_an_encoder_that_has_diverged(built):
-    parts, train, dev = built
-    with torch.no_grad():
-        next(parts.model.encoder.parameters()).fill_(math.nan)
-    figures = measure(parts, train, dev)
-    assert math.isnan(figures["mood"][FROZEN])
-    assert math.isnan(figures["near"][COSINE])
-    assert figures["mood"][TFIDF] > 0
-
-
-def test_tasks_without_labelled_rows_are_left_out(built):
-    parts, train, dev = built
-    unlabelled = dev | {"same": replace(dev["same"], labels=None)}
-    assert list(measure(parts, {"mood": train["mood"], "same": train["same"]}, unlabelled)) == [
-        "mood"
-    ]
-
-
 # --- what it leaves as it was ------------------------------------------------------------
-
-
-def test_the_model_and_its_generator_are_left_alone(built):
-    parts, train, dev = built
-    parts.model.train()
-    parts.model.encoder.layers[0].eval()
-    for parameter in parts.model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    modes = [module.training for module in parts.model.modules()]
-    weights = {name: value.clone() for name, value in parts.model.state_dict().items()}
-    state = torch.get_rng_state()
-    measure(parts, train, dev)
-    assert [module.training for module in parts.model.modules()] == modes
-    assert all(torch.equal(parts.model.state_dict()[name], weights[name]) for name in weights)
-    assert all(bool((p.grad == 1).all()) and p.requires_grad for p in parts.model.parameters())
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_sample_is_the_same_every_time(built, monkeypatch):
@@ -267,7 +241,7 @@ def test_whatever_figures_depend_on_is_in_the_key(built, change):
     assert len(cache_files()) == 4
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", "{}", '{"majority class": 1}', "\xff"])
+@pytest.mark.parametrize("text", ["{", "7", '{"majority class": 1}', "\xff"])
 def test_a_damaged_file_is_measured_again(built, text):
     parts, train, dev = built
     first = measure(parts, train, dev)
@@ -276,29 +250,3 @@ def test_a_damaged_file_is_measured_again(built, text):
         path.write_text(text, encoding="latin-1")
     assert str(measure(parts, train, dev)) == str(first)
     assert [path.read_text() for path in cache_files()] == whole
-
-
-def test_values_of_another_type_are_measured_again(built):
-    parts, train, dev = built
-    first = measure(parts, train, dev)
-    for path in cache_files():
-        path.write_text(json.dumps({name: [] for name in json.loads(path.read_text())}))
-    assert str(measure(parts, train, dev)) == str(first)
-
-
-def test_a_cache_that_cannot_be_written(built):
-    parts, train, dev = built
-    (cache_root() / "baselines").write_text("a file where the folder should be")
-    assert measure(parts, train, dev)["mood"][TFIDF] > 0
-
-
-def test_a_resumed_run_that_started_from_another(built):
-    """Its encoder holds no weights yet, so vectors are not measured, and nothing is cached."""
-    parts, train, dev = built
-    facts = {"sha256": "of the other run"}
-    resumed = replace(parts, start=SimpleNamespace(is_resumed=True, facts=facts))
-    assert math.isnan(measure(resumed, train, dev)["mood"][FROZEN])
-    assert not cache_files()
-    fresh = replace(parts, start=SimpleNamespace(is_resumed=False, facts=facts))
-    figures = measure(fresh, train, dev)
-    assert str(measure(resumed, train, dev)) == str(figures)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from csv_rows import read_rows, write_rows
+from csv_rows import read_rows
 from plait.config import read_recipe
-from plait.errors import UsageError
 from plait.inference.frozen import Embedder
 from plait.inference.unlabelled import find_pairs
 
@@ -53,33 +50,6 @@ def test_they_are_the_nearest_that_no_file_has(recipe):
     assert (np.diff(found.similarity) <= 0).all()
 
 
-def test_small_blocks_find_the_same(recipe, monkeypatch):
-    config = read_recipe(recipe)
-    whole = find_pairs(config, "same")
-    monkeypatch.setattr("plait.inference.frozen.BLOCK", 100)
-    assert find_pairs(config, "same").texts == whole.texts
-
-
-def test_a_text_that_dev_has_is_in_no_pair(recipe):
-    dev = read_rows(recipe.parent / "same-dev.csv")
-    train = read_rows(recipe.parent / "same-train.csv")
-    spoilt = dev[0]["a"].upper() + " !"
-    write_rows(recipe.parent / "same-train.csv", [*train, {**train[0], "a": spoilt}])
-    found = find_pairs(read_recipe(recipe), "same", neighbours=40)
-    assert not any(dev[0]["a"] in normal(pair) or spoilt in pair for pair in found.texts)
-    assert found.held_out > 0
-
-
-def test_a_pair_that_a_file_has_is_not_new_though_it_is_not_drawn(recipe):
-    texts = ["a plain film", "the sad song", "one good book", "this dull meal"]
-    row = read_rows(recipe.parent / "same-train.csv")[0]
-    rows = [{**row, "a": a, "b": b} for a, b in combinations(texts, 2)]
-    write_rows(recipe.parent / "same-train.csv", [{**r, "id": str(i)} for i, r in enumerate(rows)])
-    for drawn in ("tasks.same.count=3", "tasks.same.train={path='same-train.csv', count=3}"):
-        found = find_pairs(read_recipe(recipe, [drawn]), "same")
-        assert (found.texts, found.num_texts > 2) == ([], True)
-
-
 def test_a_number_of_them_is_drawn_by_the_seed(recipe):
     every = find_pairs(read_recipe(recipe), "same")
     some = [
@@ -89,19 +59,6 @@ def test_a_number_of_them_is_drawn_by_the_seed(recipe):
     assert len(some[0]) == 10
     assert set(some[0]) < set(every.texts)
     assert some[0] == some[1] != some[2]
-
-
-def test_no_pair_is_less_alike_than_told(recipe):
-    every = find_pairs(read_recipe(recipe), "same")
-    middle = float(np.median(every.similarity))
-    found = find_pairs(read_recipe(recipe), "same", least=middle)
-    assert found.similarity.min() >= middle
-    assert len(found.texts) == int((every.similarity >= middle).sum())
-
-
-def test_a_task_of_one_text_has_nothing_to_pair(recipe):
-    with pytest.raises(UsageError, match="task 'mood' has one text a row"):
-        find_pairs(read_recipe(recipe), "mood")
 
 
 def test_vectors_are_as_the_encoder_makes_them(recipe):

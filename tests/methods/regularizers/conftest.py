@@ -7,13 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from torch import Tensor
 
 from plait.methods.losses import LOSSES, Loss
 from plait.model.multitask import MultitaskModel
 from plait.types import Batch
-
-TASKS = ("mood", "same", "near")
 
 
 @pytest.fixture
@@ -55,17 +52,3 @@ def count_passes() -> Callable:
             handle.remove()
 
     return count
-
-
-@pytest.fixture
-def refuse_reading(monkeypatch) -> Callable[[], None]:
-    """Call it, and reading a value from a tensor fails from then on."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("a value is read from the device")
-
-    def start() -> None:
-        for name in ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__"):
-            monkeypatch.setattr(Tensor, name, refuse)
-
-    return start

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import pytest
 import torch
 
@@ -26,36 +24,6 @@ def shake(model, seed: int, size: float = 0.1) -> None:
             if parameter.requires_grad:
                 noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
                 parameter += size * noise
-
-
-@each_task
-@pytest.mark.parametrize(("dropout", "bf16"), [(0.0, False), (0.3, False), (0.3, True)])
-def test_it_is_0_before_the_first_update(tiny_model, losses, batches, task, dropout, bf16):
-    model, batch = tiny_model(dropout=dropout).train(), batches[task]
-    bregman = Bregman()
-    bregman.begin(model, 10)
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-        outputs = model(task, batch.tokens)
-        assert bregman(model, task, batch, outputs, losses[task]) == 0
-        shake(model, 0)
-        term = bregman(model, task, batch, outputs, losses[task])
-    if dropout:  # else the outputs, from before, are taken for the present ones
-        assert term > 0
-
-
-@each_task
-def test_bf16_changes_it_by_little_once_models_are_apart(tiny_model, losses, batches, task):
-    model, batch = tiny_model(dropout=0.1).train(), batches[task]
-    bregman = Bregman()
-    bregman.begin(model, 10)
-    shake(model, 0)
-    terms = []
-    for bf16 in (False, True):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-            outputs = model(task, batch.tokens)
-            terms.append(bregman(model, task, batch, outputs, losses[task]).item())
-    assert terms[1] != terms[0]  # it does run in bf16
-    assert terms[1] == pytest.approx(terms[0], rel=0.1)
 
 
 def test_the_last_iterate_is_no_distance_away_but_for_dropout(tiny_model, losses, batches):
@@ -161,40 +129,6 @@ def test_the_term_and_its_gradient_compare_two_models(tiny_model, losses, batche
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-12)
 
 
-def test_only_what_trains_is_kept(tiny_model):
-    model = tiny_model()
-    freeze(model, StageConfig(freeze_layers=1))
-    bregman = Bregman()
-    bregman.begin(model, 10)
-    assert bregman.tensors().keys() == {n for n, p in model.named_parameters() if p.requires_grad}
-    assert not any(n.startswith("encoder.layers.0.") for n in bregman.tensors())
-    shared = {p.data_ptr() for p in model.parameters()} & {
-        t.data_ptr() for t in bregman.tensors().values()
-    }
-    assert not shared
-
-
-@pytest.mark.parametrize(("dropout", "passes"), [(0.0, 1), (0.1, 2)])
-def test_what_it_costs(tiny_model, losses, batches, count_passes, dropout, passes):
-    model, batch = tiny_model(dropout=dropout).train(), batches["mood"]
-    bregman = Bregman(weight={"mood": 1.0})
-    bregman.begin(model, 10)
-    for task, expected in (("mood", passes), ("same", 0)):
-        outputs = model(task, batches[task].tokens)
-        with count_passes(model) as seen:
-            bregman(model, task, batches[task], outputs, losses[task])
-        assert len(seen) == expected
-        assert not any(state["training"] for state in seen)
-    assert model.training
-    assert batch.labels is not None
-
-
-def test_without_a_beginning_it_says_so(tiny_model, losses, batches):
-    model, batch = tiny_model(), batches["mood"]
-    with pytest.raises(RuntimeError, match="begin"):
-        Bregman()(model, "mood", batch, model("mood", batch.tokens), losses["mood"])
-
-
 # --- in a step ----------------------------------------------------------------------------
 
 
@@ -226,36 +160,6 @@ def test_a_step_lets_it_follow_once_per_update(tiny_model, make_step, batches):
     assert all(term > 0 for term in second.terms.values())
     assert calls == [1, 2]
     assert step.regularizers == [bregman]
-
-
-def test_going_on_from_what_was_kept_changes_nothing(tiny_model, make_step, batches):
-    unbroken, model = Bregman(early=0.1), tiny_model()
-    step = make_step(model, unbroken)
-    for _ in range(2):
-        step([batches])
-    kept = {name: tensor.clone() for name, tensor in unbroken.tensors().items()}
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    moments = deepcopy(step.optimizer.state_dict())
-
-    again, resumed = Bregman(early=0.1), tiny_model()
-    other = make_step(resumed, again)
-    resumed.load_state_dict(weights)
-    other.optimizer.load_state_dict(moments)
-    again.load_tensors(kept)
-    other.num_updates = 2
-    one, two = step([batches]), other([batches])
-    for task in batches:
-        assert torch.equal(one.terms[task], two.terms[task])
-        assert one.terms[task] > 0
-    for name, tensor in unbroken.tensors().items():
-        assert torch.equal(tensor, again.tensors()[name])
-
-
-def test_nothing_is_read_from_the_device(tiny_model, make_step, batches, refuse_reading):
-    step = make_step(tiny_model(dropout=0.1), Bregman())
-    refuse_reading()
-    for _ in range(3):
-        step([batches])
 
 
 @pytest.mark.parametrize("settings", [{"beta": 1.1}, {"beta_early": -0.1}, {"early": 2.0}])

@@ -79,11 +79,6 @@ def test_the_squared_difference_is_in_the_scale_of_the_loss(name, settings, expe
     assert squared(loss, one, two).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_squared_differences_are_not_clamped():
-    """Or an answer outside its range could move freely."""
-    assert squared(build("mse", SCORE), torch.tensor([[1.5]]), torch.tensor([[1.4]])) > 0.009
-
-
 @pytest.mark.parametrize(("name", "spec"), CASES)
 def test_the_three_variants(name, spec):
     loss = build(name, spec)

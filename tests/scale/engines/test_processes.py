@@ -25,30 +25,8 @@ def vanish(tell, code):
     os._exit(code)
 
 
-def wait_for_end(tell, _):
-    stopped = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-    tell(("ready",))
-    while not stopped:
-        time.sleep(0.01)
-    return ("stopped", "in good order")
-
-
 def divide(tell, number):
     return ("done", 1 / number)
-
-
-def read(tell, place):
-    return ("done", Path(place).read_text())
-
-
-def look_around(tell, name):
-    return ("done", os.environ.get(name))
-
-
-def ask_to_the_end(tell, _):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    return ("done", tell(("more",)))
 
 
 class Interrupting:
@@ -107,23 +85,6 @@ def test_a_process_that_is_gone_is_told_with_its_exit_code(crew):
     assert "exit code 7" in message[1]
 
 
-def test_stopping_lets_jobs_have_the_last_word(crew):
-    crew.start("slow", wait_for_end, None)
-    [(name, message, is_last)] = crew.hear()
-    assert (name, message, is_last) == ("slow", ("ready",), False)
-    crew.answer("slow", None)
-    crew.stop()
-    assert hear_last(crew) == ("slow", ("stopped", "in good order"))
-
-
-def test_what_was_not_answered_is_heard_again_after_a_stop(crew):
-    """A Ctrl-C may come as it is read; the job would wait for its answer, and all for the job."""
-    crew.start("curious", ask_to_the_end, None)
-    assert crew.hear() == [("curious", ("more",), False)]
-    crew.stop()
-    assert hear_last(crew) == ("curious", ("done", 10))
-
-
 @pytest.mark.usefixtures("_ctrl_c")
 def test_a_process_that_a_ctrl_c_saw_start_is_heard_to_end(crew):
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -139,22 +100,6 @@ def test_what_nobody_foresaw_is_told_with_its_traceback(crew, notes):
     (note,) = notes
     assert note.startswith("bad met an error that nobody foresaw:\nTraceback (most recent")
     assert "in divide" in note
-
-
-def test_what_the_machine_says_is_a_sentence_alone(crew, notes):
-    crew.start("blind", read, "/nowhere/at/all")
-    said = "/nowhere/at/all: No such file or directory"
-    assert hear_last(crew) == ("blind", ("failed", said))
-    assert notes == []
-
-
-def test_a_process_finds_the_environment_as_it_is_now(crew, monkeypatch):
-    monkeypatch.setenv("PLAIT_MADE_UP", "this")
-    crew.start("first", look_around, "PLAIT_MADE_UP")
-    assert hear_last(crew) == ("first", ("done", "this"))
-    monkeypatch.delenv("PLAIT_MADE_UP")
-    crew.start("second", look_around, "PLAIT_MADE_UP")
-    assert hear_last(crew) == ("second", ("done", None))
 
 
 @pytest.mark.parametrize(("given", "left"), [(None, 4), ("8", 8)])
@@ -200,6 +145,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL here")
 def test_a_job_ends_with_the_process_that_sent_it(tmp_path):
     (tmp_path / "parent.py").write_text(PARENT)

@@ -14,7 +14,7 @@ import pytest
 
 from plait.scale import Engine
 from plait.scale.crew import Needs
-from plait.scale.remote import MOST_LOSSES, RayCrew
+from plait.scale.remote import RayCrew
 
 
 def add(tell, numbers):
@@ -35,25 +35,6 @@ def fail(tell, place):
     with Path(place).open("a") as file:
         file.write("tried\n")
     return ("failed", "the loss is not a number")
-
-
-def divide(tell, number):
-    return ("done", 1 / number)
-
-
-def look_around(tell, name):
-    return ("done", os.environ.get(name), str(Path.cwd()))
-
-
-def _refuse():
-    raise ValueError("it does not travel")
-
-
-class Unwelcome:
-    """Work that cannot be unpacked where it is sent to."""
-
-    def __reduce__(self):
-        return _refuse, ()
 
 
 @pytest.fixture
@@ -81,6 +62,7 @@ def hear_last(crew):
             crew.answer(name, 10)
 
 
+@pytest.mark.nightly
 def test_jobs_are_answered_and_say_what_came_of_them(crew):
     crew.start("one", add, [1, 2])
     crew.start("two", add, [5])
@@ -88,6 +70,7 @@ def test_jobs_are_answered_and_say_what_came_of_them(crew):
     assert crew.names() == []
 
 
+@pytest.mark.nightly
 def test_a_lost_worker_is_told_of_and_its_job_tried_again(crew, tmp_path, notes):
     (tmp_path / "left").write_text("1")
     crew.start("unlucky", kill_itself_at_first, str(tmp_path / "left"))
@@ -96,48 +79,7 @@ def test_a_lost_worker_is_told_of_and_its_job_tried_again(crew, tmp_path, notes)
     assert note.startswith("unlucky: its worker was lost")
 
 
-@pytest.mark.slow
-def test_a_job_that_kills_its_workers_is_given_up(crew, tmp_path, notes):
-    (tmp_path / "left").write_text("100")
-    crew.start("deadly", kill_itself_at_first, str(tmp_path / "left"))
-    name, message = hear_last(crew)
-    assert (name, message[0]) == ("deadly", "lost")
-    assert f"lost {MOST_LOSSES + 1} times" in message[1]
-    assert (tmp_path / "left").read_text() == str(100 - MOST_LOSSES - 1)
-    assert len(notes) == MOST_LOSSES
-
-
-def test_a_job_that_fails_is_not_tried_again(crew, tmp_path, notes):
-    crew.start("bad", fail, str(tmp_path / "tries"))
-    assert hear_last(crew) == ("bad", ("failed", "the loss is not a number"))
-    assert (tmp_path / "tries").read_text() == "tried\n"
-    assert notes == []
-
-
-def test_what_nobody_foresaw_is_told_with_its_traceback(crew, notes):
-    crew.start("bad", divide, 0)
-    assert hear_last(crew) == ("bad", ("failed", "ZeroDivisionError: division by zero"))
-    (note,) = notes
-    assert note.startswith("bad met an error that nobody foresaw:\nTraceback (most recent")
-    assert "in divide" in note
-
-
-def test_what_cannot_even_begin_is_told_with_its_traceback(crew, notes):
-    crew.start("bad", Unwelcome(), 0)
-    name, message = hear_last(crew)
-    assert (name, message[0]) == ("bad", "failed")
-    assert "it does not travel" in message[1]
-    (note,) = notes
-    assert "in _refuse" in note
-
-
-def test_jobs_work_where_they_were_sent_from(crew, tmp_path, monkeypatch):
-    monkeypatch.setenv("PLAIT_MADE_UP", "this")
-    monkeypatch.chdir(tmp_path)
-    crew.start("looking", look_around, "PLAIT_MADE_UP")
-    assert hear_last(crew) == ("looking", ("done", "this", str(tmp_path)))
-
-
+@pytest.mark.nightly
 def test_a_node_that_does_not_see_the_data_refuses_the_job(crew, tmp_path):
     crew.start("blind", add, [1], Needs(paths=(tmp_path / "elsewhere",)))
     name, message = hear_last(crew)
@@ -145,6 +87,7 @@ def test_a_node_that_does_not_see_the_data_refuses_the_job(crew, tmp_path):
     assert f"does not see {tmp_path / 'elsewhere'}" in message[1]
 
 
+@pytest.mark.nightly
 def test_a_job_that_uses_no_gpu_waits_for_none(cluster, crew, tmp_path):
     """There are GPUs as far as the crew knows, but one that is asked for would never be free."""
     believing = replace(cluster, nodes=({"CPU": 2.0, "GPU": 1.0},))
@@ -164,6 +107,7 @@ def test_a_job_that_uses_no_gpu_waits_for_none(cluster, crew, tmp_path):
     on_gpu.close()
 
 
+@pytest.mark.nightly
 def test_nothing_listens_beyond_loopback(cluster):
     """Whoever could reach Ray's ports could run anything here."""
     mine = {os.getpid(), *_descendants(os.getpid())}

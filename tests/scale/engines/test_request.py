@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import socket
 
 import pytest
 
 from plait.errors import UsageError
-from plait.scale import Engine, Jobs
-from plait.scale.cluster import Cluster, Share, check_engine, connected, find_missing
+from plait.scale import Engine
+from plait.scale.cluster import Cluster, Share, check_engine, connected
 
 
 @pytest.mark.parametrize(
@@ -25,21 +24,6 @@ from plait.scale.cluster import Cluster, Share, check_engine, connected, find_mi
 def test_what_makes_no_sense_is_refused(settings, said):
     with pytest.raises(UsageError, match=said):
         Engine(**settings)
-
-
-@pytest.mark.parametrize(
-    ("text", "jobs"),
-    [
-        (None, Jobs()),
-        ("4", Jobs(at_once=4)),
-        ("ray", Jobs(Engine("ray"))),
-        ("ray:head:6379", Jobs(Engine("ray", "head:6379"))),
-        ("ray:auto,runs=3", Jobs(Engine("ray", "auto"), 3)),
-        ("ray,workers=2,cpus=2,gpus=0.5", Jobs(Engine("ray", None, 2.0, 0.5), workers=2)),
-    ],
-)
-def test_jobs_are_read(text, jobs):
-    assert Jobs.read(text) == jobs
 
 
 @pytest.mark.parametrize(
@@ -67,12 +51,6 @@ def test_runs_have_a_gpu_where_there_are_any():
     assert Cluster(None, ({"CPU": 8.0},)).choose_share(Engine("ray")) == Share(1, 0)
 
 
-def test_runs_that_use_no_gpu_have_none_unless_it_is_asked_for():
-    with_gpu = Cluster(None, ({"CPU": 8.0, "GPU": 1.0},))
-    assert with_gpu.choose_share(Engine("ray"), gpu=False) == Share(1, 0)
-    assert with_gpu.choose_share(Engine("ray", gpus=0.5), gpu=False) == Share(1, 0.5)
-
-
 def test_more_than_any_node_has_is_refused_not_waited_for():
     cluster = Cluster(None, ({"CPU": 4.0}, {"CPU": 4.0}))
     with pytest.raises(UsageError, match="no node of the Ray cluster has 5 CPUs and 0 GPUs"):
@@ -85,14 +63,6 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
         check_engine(Engine("ray"))
     with pytest.raises(UsageError, match=r"pip install 'plait\[ray\]'"), connected(Engine("ray")):
         pass
-
-
-def test_a_path_that_is_not_seen_is_named(tmp_path):
-    (tmp_path / "there").touch()
-    assert find_missing((tmp_path / "there",)) is None
-    said = find_missing((tmp_path / "there", tmp_path / "gone"))
-    assert said is not None
-    assert f"the node {socket.gethostname()} does not see {tmp_path / 'gone'}" in said
 
 
 @pytest.mark.parametrize(

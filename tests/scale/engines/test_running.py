@@ -13,7 +13,7 @@ import pytest
 
 import plait
 from plait.config import read_recipe
-from plait.errors import DiskFullError, Interrupted, ResourceError, RunError, WorkerLostError
+from plait.errors import DiskFullError, Interrupted, ResourceError, RunError
 from plait.scale import Engine
 from plait.scale.hiring import hired
 from plait.scale.processes import ProcessCrew
@@ -30,16 +30,6 @@ from plait.training.checkpoint import load_state
 
 LONG = ["train.epochs=2000", "log_every=1", "save_every=5"]
 
-BROKEN = """
-from plait.methods.regularizers import REGULARIZERS, Regularizer
-
-@REGULARIZERS.register("broken")
-class Broken(Regularizer):
-    '''A mistake of whoever wrote it.'''
-
-    def __call__(self, model, task, batch, outputs, loss):
-        return [][7]
-"""
 
 FULL = """
 import errno
@@ -85,6 +75,7 @@ def begin(crew, recipe, run):
     wait_until(lambda: count_updates(run))
 
 
+@pytest.mark.slow
 def test_one_that_fails_ends_the_others(crew, tiny_recipe, tmp_path, notes):
     recipe, long = tiny_recipe(), tmp_path / "long"
     begin(crew, recipe, long)
@@ -107,35 +98,7 @@ def test_a_full_disk_is_told_as_by_a_run_of_its_own(crew, tiny_recipe, tmp_path)
     assert among_others.value.exit_code == alone.value.exit_code == 1
 
 
-def test_where_failures_are_noted_the_others_go_on(crew, tiny_recipe, tmp_path, notes):
-    recipe = tiny_recipe()
-    (tmp_path / "broken.py").write_text(BROKEN)
-    settings = [f"plugins=['{tmp_path / 'broken.py'}']", "train.regularizers=[{name='broken'}]"]
-    wanted = {
-        "broken": (read_recipe(recipe, settings), tmp_path / "broken"),
-        "good": (read_recipe(recipe, ["train.max_steps=2"]), tmp_path / "good"),
-        "gone": (read_recipe(recipe, ["data.root=/nowhere/at/all"]), tmp_path / "gone"),
-    }
-    heard: list[str] = []
-    failed: dict[str, str] = {}
-    runs = Runs(wanted, None, "again")
-    train_runs(runs, crew, hear=heard.append, note=notes.append, failed=failed)
-    assert heard == ["good"]
-    assert failed.keys() == {"broken", "gone"}
-    assert failed["broken"] == "IndexError: list index out of range"
-    assert failed["gone"].startswith("there is no data folder /nowhere/at/all")
-    (crash,) = [note for note in notes if "Traceback" in note]  # a mistake can be found by it
-    assert crash.startswith("broken met an error that nobody foresaw:\nTraceback")
-    assert "return [][7]" in crash
-    assert "broken failed: IndexError: list index out of range" in notes
-    assert [note for note in notes if note.startswith("good is done")]
-    notes.clear()
-    again = Runs({"good": wanted["good"]}, None, "again")
-    train_runs(again, crew, hear=heard.append, note=notes.append)
-    assert heard == ["good", "good"]  # it is finished, and was not trained again
-    assert notes == []
-
-
+@pytest.mark.slow
 def test_a_stop_saves_what_a_ctrl_c_has_reached_before(crew, tiny_recipe, tmp_path):
     """A terminal sends it to all processes at once; being told a second time must not hurt."""
     begin(crew, tiny_recipe(), tmp_path / "long")
@@ -149,23 +112,7 @@ def test_a_stop_saves_what_a_ctrl_c_has_reached_before(crew, tiny_recipe, tmp_pa
     assert message[1].endswith("Go on with: again")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there is no SIGKILL here")
-def test_one_that_is_killed_is_no_mistake_of_the_user(crew, tiny_recipe, tmp_path):
-    run = tmp_path / "long"
-    runs = Runs({"long": (read_recipe(tiny_recipe(), LONG), run)}, None, "plait again")
-
-    def kill():
-        wait_until(lambda: count_updates(run))
-        (process,) = multiprocessing.active_children()
-        process.kill()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    with pytest.raises(WorkerLostError, match=r"^long: .* killed.*; go on with: plait again$"):
-        train_runs(runs, crew)
-    killer.join()
-
-
+@pytest.mark.slow
 def test_a_polite_kill_saves_however_often_it_comes_and_says_how_to_go_on(tiny_recipe, tmp_path):
     run = tmp_path / "long"
     settings = [*LONG, "save_every=100000", "train.eval_every=100000"]
@@ -190,26 +137,6 @@ def test_a_polite_kill_saves_however_often_it_comes_and_says_how_to_go_on(tiny_r
     assert count_updates(run)
     assert multiprocessing.active_children() == []
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_runs_tell_how_far_they_are_and_can_be_stopped_while_they_do(crew, tiny_recipe, tmp_path):
-    run = tmp_path / "long"
-    job = RunJob(read_recipe(tiny_recipe(), LONG), run, None, "again", tell_after=0.0)
-    crew.start("long", train_run, job)
-    places: list[Place] = []
-
-    def watch(name, place):
-        assert name == "long"
-        places.append(place)
-        if len(places) == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(Interrupted, match=r"^stopped"):
-        train_runs(Runs({}, None, "again"), crew, watch=watch)
-    assert crew.names() == []
-    assert count_updates(run) >= 4  # it has saved what it had, though it was telling all the time
-    assert [(place.stage, place.step) for place in places] == [("finetune", n) for n in (2, 3, 4)]
-    assert all(place.num_steps == 24_000 and place.seconds_left > 0 for place in places)
 
 
 def test_the_time_left_is_that_of_this_sitting_and_stage(monkeypatch):

@@ -17,7 +17,7 @@ from plait.training.checkpoint import load_state
 from plait.training.listeners import Listener
 from plait.training.runs import train
 
-SLOW = pytest.mark.slow
+pytestmark = pytest.mark.slow
 KEEP = [*STILL, "save_every=5"]
 
 
@@ -35,7 +35,9 @@ def killing(mark, *, rank):
     return [*KEEP, f"plugins=['{HERE / 'killer.py'}']", f"train.regularizers={table}"]
 
 
-@pytest.mark.parametrize(("rank", "then"), [(1, 1), pytest.param(0, 4, marks=SLOW)], ids=str)
+@pytest.mark.parametrize(
+    ("rank", "then"), [(1, 1), pytest.param(0, 4, marks=pytest.mark.nightly)], ids=str
+)
 def test_a_killed_worker_leaves_a_checkpoint_that_others_go_on_from(
     launch, tiny_recipe, tmp_path, rank, then
 ):
@@ -85,7 +87,7 @@ def test_a_run_of_one_goes_on_with_two(launch, tiny_recipe, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=SLOW)], ids=str
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)], ids=str
 )
 def test_an_interrupted_team_saves_and_says_so_once(tiny_recipe, tmp_path, number):
     out = tmp_path / "run"
@@ -115,9 +117,13 @@ def test_an_interrupted_team_saves_and_says_so_once(tiny_recipe, tmp_path, numbe
     [
         (["-o", "train.lrr=1"], "train.lrr is not a setting"),
         (["--oops"], "no such option: --oops"),
-        pytest.param(["--each-alone"], "this command trains several", marks=SLOW),
-        pytest.param(["-o", "device=cuda:0"], "device = 'cuda:0' is one device", marks=SLOW),
-        pytest.param(["--resume"], "there is no run at", marks=SLOW),
+        pytest.param(
+            ["--each-alone"], "train several runs, but torchrun", marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            ["-o", "device=cuda:0"], "device = 'cuda:0' is one device", marks=pytest.mark.nightly
+        ),
+        pytest.param(["--resume"], "there is no run at", marks=pytest.mark.nightly),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
@@ -127,14 +133,6 @@ def test_what_is_wrong_is_said_once(launch, tiny_recipe, tmp_path, more, told):
     (said,) = sentences(done)
     assert told in said
     assert not (tmp_path / "run").exists()
-
-
-@SLOW
-def test_commands_that_do_not_share_their_work_are_refused(launch):
-    done = launch(2, "list", "recipes")
-    (said,) = sentences(done)
-    assert "only `plait train` shares it" in said
-    assert done.stdout == ""
 
 
 def test_workers_on_different_data_are_refused(launch, tiny_recipe, tmp_path):

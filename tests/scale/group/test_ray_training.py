@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from launching import HERE, STILL, TIMEOUT, environment, read_losses
 
 from plait.config import read_recipe
-from plait.training.checkpoint import load_state
 from plait.training.runs import train
 
 pytestmark = pytest.mark.skipif(
@@ -42,7 +39,7 @@ def words(overrides):
     return [word for override in overrides for word in ("-o", override)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_rays_workers_begin_again_and_come_to_the_same(type_plait, tiny_recipe, tmp_path):
     recipe, out, mark = tiny_recipe(), tmp_path / "run", tmp_path / "mark"
     killer = f"train.regularizers=[{{name='killer', rank=1, step=8, mark='{mark}'}}]"
@@ -61,65 +58,7 @@ def test_rays_workers_begin_again_and_come_to_the_same(type_plait, tiny_recipe, 
     assert not list(tmp_path.glob(".ray-*"))
 
 
-def test_one_worker_is_a_process_like_any_other(type_plait, tiny_recipe, tmp_path):
-    """One is what there is unless more are asked for; it draws what this process would draw."""
-    recipe, quick = tiny_recipe(), ["train.max_steps=6", "log_every=1"]
-    here = train(read_recipe(recipe, quick), tmp_path / "here").folder
-    out = tmp_path / "there"
-    done = type_plait("train", recipe, "--out", out, "--jobs", "ray", *words(quick))
-    assert done.returncode == 0, done.stderr
-    losses = [[line["losses"] for line in read_losses(run)] for run in (here, out)]
-    assert len(losses[0]) == 6
-    assert losses[1] == losses[0]
-
-
-@pytest.mark.slow
-def test_what_a_worker_finds_wrong_is_said_once_and_not_tried_again(
-    type_plait, tiny_recipe, tmp_path
-):
-    recipe = tiny_recipe()
-    rows = recipe.parent / "mood-train.csv"
-    rows.write_text(rows.read_text().replace(",good\n", ",gold\n", 1))
-    done = type_plait("train", recipe, "--out", tmp_path / "run", "--jobs", "ray,workers=2")
-    assert done.returncode == 2
-    (said,) = [line for line in done.stderr.splitlines() if line.startswith("plait: ")]
-    assert "mood-train.csv, line " in said
-    assert "a worker was lost" not in done.stderr
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_is_saved(tiny_recipe, tmp_path):
-    out = tmp_path / "run"
-    command = [sys.executable, "-m", "plait", "train", str(tiny_recipe()), "--out", str(out)]
-    command += ["--jobs", "ray,workers=2", "-o", "train.epochs=2000"]
-    process = subprocess.Popen(
-        command, env=environment(tmp_path / "cache"), stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + TIMEOUT
-    while not (out / "checkpoint.safetensors").exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 130
-    (said,) = [line for line in told.splitlines() if line.startswith("plait: ")]
-    saved = load_state(out / "checkpoint.safetensors").total_steps
-    assert f"stopped after {saved:,} update" in said
-    assert said.endswith("--jobs ray,workers=2 -o train.epochs=2000 --resume")
-
-
-@pytest.mark.slow
-def test_more_workers_than_there_is_room_for_are_refused(type_plait, tiny_recipe, tmp_path):
-    done = type_plait(
-        "train", tiny_recipe(), "--out", tmp_path / "run", "--jobs", "ray,workers=999"
-    )
-    assert done.returncode == 2
-    assert "workers=999, but the Ray cluster has room for" in done.stderr
-
-
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_nodes_train_together(type_plait, tiny_recipe, tmp_path):
     """Two Ray nodes, each with room for one worker, as processes of this machine."""
     code = (

@@ -91,6 +91,9 @@ VARIANTS: dict[str, list[str]] = {
     "balanced": ["tasks.mood.loss={name='cross-entropy', weights='balanced'}", "train.max_steps=6"],
 }
 
+FAST = ["uneven", "pcgrad", "smart", "mlm", "reptile", "started"]
+"""Variants of the fast tests."""
+
 SIMCSE = ["stages=['before', 'finetune']", "stage.before.kind='simcse'", "encoder.dropout=0.1"]
 
 
@@ -112,18 +115,22 @@ def recipe(tiny_run):
 
 @pytest.fixture(scope="module")
 def alone(folder, recipe, tiny_run):
-    """Every variant, trained by one process."""
+    """Return a function that trains a variant by one process, once."""
     noise = torch.randn_like
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLAIT_CACHE", str(folder / "cache"))
-        for name in (*VARIANTS, "simcse"):
-            config, out = read_recipe(recipe, overrides_of(name, tiny_run)), folder / name
+
+    def train_variant(name):
+        out = folder / name
+        if not out.exists():
+            config = read_recipe(recipe, overrides_of(name, tiny_run))
             train(config, out, listeners=[Norms(out)])
             torch.randn_like = noise
-    return folder
+        return out
+
+    return train_variant
 
 
-def start(num_workers, folder, recipe, teacher):
+def start(num_workers, folder, recipe, teacher, names):
+    """Train variants by one team, one after the other."""
     wanted = [
         {
             "recipe": str(recipe),
@@ -131,7 +138,7 @@ def start(num_workers, folder, recipe, teacher):
             "out": str(folder / f"{name}-{num_workers}"),
         }
         # Those last whose plugin changes torch for good.
-        for name in sorted((*VARIANTS, "simcse"), key=lambda name: "smart" in name)
+        for name in sorted(names, key=lambda name: "smart" in name)
     ]
     train_all(num_workers, folder, wanted)
     return folder
@@ -139,12 +146,18 @@ def start(num_workers, folder, recipe, teacher):
 
 @pytest.fixture(scope="module")
 def of_two(folder, recipe, tiny_run):
-    return start(2, folder, recipe, tiny_run)
+    return start(2, folder, recipe, tiny_run, FAST)
+
+
+@pytest.fixture(scope="module")
+def others_of_two(folder, recipe, tiny_run):
+    others = [name for name in (*VARIANTS, "simcse") if name not in FAST]
+    return start(2, folder, recipe, tiny_run, others)
 
 
 @pytest.fixture(scope="module")
 def of_four(folder, recipe, tiny_run):
-    return start(4, folder, recipe, tiny_run)
+    return start(4, folder, recipe, tiny_run, VARIANTS)
 
 
 def compare(one: Path, many: Path) -> None:
@@ -166,44 +179,48 @@ def compare(one: Path, many: Path) -> None:
         torch.testing.assert_close(others[name], weight, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", FAST)
 def test_two_workers_are_one(alone, of_two, name):
-    compare(alone / name, of_two / f"{name}-2")
+    compare(alone(name), of_two / f"{name}-2")
 
 
-def test_two_workers_begin_with_the_same_heads(alone, of_two):
+def test_what_a_team_leaves(of_two):
+    """A line too many in the log, or a second process's leftovers, would show here."""
+    run = of_two / f"{FAST[0]}-2"
+    assert json.loads((run / "run.json").read_text())["workers"] == 2
+    steps = [line["step"] for line in read_losses(run)]
+    assert steps == sorted(set(steps))
+    assert not list(run.glob(".*.tmp"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in FAST])
+def test_two_workers_are_one_in_other_variants(alone, others_of_two, name):
+    compare(alone(name), others_of_two / f"{name}-2")
+
+
+@pytest.mark.slow
+def test_two_workers_begin_with_the_same_heads(alone, others_of_two):
     first, other = (
         json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
-        for run in (alone / "regression", of_two / "regression-2")
+        for run in (alone("regression"), others_of_two / "regression-2")
     )
     assert (first["event"], first["step"]) == ("scores", 0)
     assert first == other
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", VARIANTS)
 def test_four_workers_are_one(alone, of_four, name):
-    compare(alone / name, of_four / f"{name}-4")
+    compare(alone(name), of_four / f"{name}-4")
 
 
-def test_a_run_says_how_many_made_it(of_two):
-    info = json.loads((of_two / "plain-2" / "run.json").read_text())
-    assert info["workers"] == 2
-
-
-def test_the_leader_alone_writes(of_two):
-    """A line too many in the log, or a second process's leftovers, would show here."""
-    steps = [line["step"] for line in read_losses(of_two / "plain-2")]
-    assert steps == sorted(set(steps))
-    assert not list((of_two / "plain-2").glob(".*.tmp"))
-
-
-def test_simcse_sets_a_text_against_those_of_all_workers(alone, of_two):
+@pytest.mark.slow
+def test_simcse_sets_a_text_against_those_of_all_workers(alone, others_of_two):
     """Under dropout runs differ; against half as many texts the loss would be a quarter less."""
     means = []
-    for run in ("simcse", "simcse-2"):
-        losses = [line["losses"].get("simcse") for line in read_losses(alone / run)]
+    for run in (alone("simcse"), others_of_two / "simcse-2"):
+        losses = [line["losses"].get("simcse") for line in read_losses(run)]
         told = [loss for loss in losses if loss is not None]
         means.append(sum(told) / len(told))
-    assert of_two == alone
     assert means[1] == pytest.approx(means[0], rel=0.1)

@@ -13,7 +13,6 @@ from plait.config import read_recipe
 from plait.errors import RecipeError, RunError, WorkerLostError
 from plait.inference.folders import RunFolder
 from plait.scale.launch import find_launch
-from plait.training import team as team_module
 from plait.training.build import build
 from plait.training.checkpoint import load_state
 from plait.training.starting import Start
@@ -61,25 +60,6 @@ def test_a_share_has_all_rows_of_its_examples(blocks):
         example = part.tokens.ids[:, 0].view(blocks, -1) % num_examples
         assert (example * 10 == part.labels).all()
         assert torch.equal(part.tokens.types, part.tokens.ids + 100)
-
-
-def test_a_share_stays_one_on_its_way_to_the_device():
-    ids = torch.zeros(2, 3, dtype=torch.long)
-    batch = Batch(Tokens(ids, ids, ids.bool()), torch.zeros(2), whole=5)
-    assert batch.to(torch.device("cpu")).whole == 5
-
-
-def test_alone_nothing_changes():
-    value = torch.tensor([1.0, 2.0])
-    ALONE.reduce(value)
-    assert value.tolist() == [1.0, 2.0]
-    assert ALONE.lead(lambda: 3) == 3
-    assert ALONE.spread(lambda: {"a": value})["a"] is value
-    assert ALONE.each("x") == ["x"]
-    assert ALONE.any(True)
-    assert not ALONE.any(False)
-    assert not ALONE.lost(RuntimeError("Connection closed by peer"))
-    assert ALONE.generator(torch.device("cpu")) is torch.default_generator
 
 
 TORCHRUN = {
@@ -181,21 +161,3 @@ def test_a_lost_worker_is_told_with_what_can_be_gone_on_with(tiny_run, tmp_path)
     other = Leaving()
     other.rank = 1  # perhaps on a host that does not see the folder
     assert "what was saved last stands" in tell_loss(other, tmp_path / "run")
-
-
-@pytest.mark.parametrize(("kind", "seeded"), [(None, []), ("cuda", []), ("mps", []), ("xpu", [7])])
-def test_an_accelerator_of_another_kind_is_seeded_by_torch(monkeypatch, kind, seeded):
-    def find():
-        if kind is None:  # as torch 2.6 has it; later ones return None
-            raise RuntimeError("Cannot access accelerator device when none is available.")
-        return torch.device(kind)
-
-    monkeypatch.setattr(team_module, "_accelerator", team_module._accelerator.__wrapped__)
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: kind is not None)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", find)
-    seen: list[int] = []
-    monkeypatch.setattr(torch, "manual_seed", seen.append)
-    ALONE.seed(7)
-    assert seen == seeded
-    if not seeded:
-        assert torch.default_generator.initial_seed() == 7

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from plait.config import SearchConfig, read_recipe
+from plait.config import SearchConfig
 from plait.errors import PlaitError
 from plait.scale.search import Search, find_runs
 from plait.scale.search.space import (
@@ -86,13 +86,6 @@ def test_a_teacher_is_spelled_one_way(tmp_path, monkeypatch, given, spelt):
     assert found["train.lr"].low == 0.1
 
 
-def test_an_override_of_what_is_searched_is_refused(tiny_recipe, tmp_path):
-    space = write(tmp_path, '"train.lr" = {low = 1e-5, high = 1e-4}')
-    search = Search(str(tiny_recipe()), tmp_path / "out", ("train.lr=1e-5", str(space)))
-    with pytest.raises(PlaitError, match="sets what the space searches"):
-        search.read_config()
-
-
 def test_a_recipe_brings_its_space_along(tiny_recipe, tmp_path):
     recipe = tiny_recipe()
     with recipe.open("a", encoding="utf-8") as file:
@@ -151,11 +144,3 @@ def test_a_share_becomes_one_in_so_many():
     for folds, holdout in ((1, None), (None, 0.0), (None, 0.6), (3, 0.1)):
         with pytest.raises(PlaitError):
             find_runs(folds, holdout)
-
-
-def test_a_trial_is_told_nothing_of_the_search(tiny_recipe, tmp_path):
-    space = write(tmp_path, '"train.lr" = {low = 1e-5, high = 1e-4}')
-    search = Search(str(tiny_recipe()), tmp_path / "out", (str(space),), folds=5)
-    config = search.trial_config({"train.lr": 1e-5}, 3)
-    assert (config.data.folds, config.data.fold) == (5, 3)
-    assert config.search == read_recipe(tiny_recipe()).search

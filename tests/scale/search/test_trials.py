@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import multiprocessing
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from plait.config import read_recipe
-from plait.errors import Interrupted, ResourceError, RunError
+from plait.errors import Interrupted, RunError
 from plait.inference.predictor import Predictor
 from plait.scale.processes import ProcessCrew
 from plait.scale.search import Search, run_search
@@ -92,6 +90,7 @@ def test_the_better_of_two_values_is_found_and_trains(search, tmp_path, monkeypa
     assert outcome.result["dev"]["summary"]["sum"] == trials[0].figure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Crash()], ids=["ctrl-c", "kill"])
 def test_a_search_that_was_stopped_goes_on_as_if_it_had_not(search, error):
     whole = search(RANGE, "whole", num_trials=3)
@@ -110,6 +109,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not(search, error):
     assert best[0] == best[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place", [(ProcessCrew, "start"), (_Session, "_hear_figure")], ids=["begun", "asking"]
 )
@@ -131,74 +131,7 @@ def test_a_ctrl_c_waits_for_no_trial_that_nobody_answers(search, monkeypatch, pl
     assert [trial.state for trial in run_search(wanted, resume=True)] == ["done", "done"]
 
 
-def test_more_trials_and_what_may_not_change(search):
-    first = search(TWO, num_trials=1)
-    run_search(first)
-    assert len(run_search(replace(first, num_trials=3), resume=True)) == 3
-    with pytest.raises(RunError, match=r"another recipe or space \(.*search\.space"):
-        run_search(search(RANGE, "out"), resume=True)
-    search(TWO)  # the space as it was
-    changed = replace(first, overrides=(*first.overrides, "train.epochs=1"))
-    with pytest.raises(RunError, match=r"train\.epochs: 2 -> 1"):
-        run_search(changed, resume=True)
-    with pytest.raises(RunError, match="no search"):
-        run_search(replace(first, out=first.out / "none"), resume=True)
-
-
-SPELLINGS = {"slash": "teacher/", "absolute": "{}/teacher", "elsewhere": "../teacher"}
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_the_teacher_may_be_spelled_otherwise(search, tiny_run, tmp_path, monkeypatch, spelling):
-    """A resumed search compares which folder taught its runs, not how that was written."""
-    shutil.copytree(tiny_run, tmp_path / "teacher")
-    (tmp_path / "other").mkdir()
-    monkeypatch.chdir(tmp_path)
-
-    def taught_by(teacher, num_trials=1):
-        kind = f"train.kind={{name='distill', teacher='{teacher}'}}"
-        return search(TWO, num_trials=num_trials, overrides=[kind, "train.max_steps=1"])
-
-    run_search(taught_by("teacher"))
-    with pytest.raises(RunError, match=r"train\.kind\.teacher: 'teacher' -> 'other'"):
-        run_search(taught_by("other"), resume=True)
-    if spelling == "elsewhere":
-        monkeypatch.chdir(tmp_path / "other")
-    wanted = taught_by(SPELLINGS[spelling].format(tmp_path), num_trials=2)
-    assert [trial.state for trial in run_search(wanted, resume=True)] == ["done", "done"]
-
-
-def test_a_teacher_among_the_values_may_be_spelled_otherwise(
-    search, tiny_run, tmp_path, monkeypatch
-):
-    for name in ("one", "two"):
-        shutil.copytree(tiny_run, tmp_path / name)
-    monkeypatch.chdir(tmp_path)
-
-    def taught_by(*teachers, num_trials=1):
-        kinds = ", ".join(f"{{name = 'distill', teacher = '{teacher}'}}" for teacher in teachers)
-        space = f'"train.kind" = {{values = [{kinds}]}}'
-        return search(space, num_trials=num_trials, overrides=["train.max_steps=1"])
-
-    run_search(taught_by("one", "two/", "./one"))
-    wanted = taught_by(f"{tmp_path}/one", "./two", num_trials=4)
-    trials = run_search(wanted, resume=True)
-    assert {trial.settings["train.kind"]["teacher"] for trial in trials} <= {"one", "two"}
-    assert len(trials) == 4
-    with pytest.raises(RunError, match="another recipe or space"):
-        run_search(taught_by("two", "one"), resume=True)
-
-
-def test_a_study_that_cannot_be_written_is_told_in_a_sentence(search):
-    wanted = search(TWO, num_trials=1)
-    run_search(wanted)
-    (wanted.out / "study.db").unlink()
-    (wanted.out / "study.db").mkdir()
-    told = r"study\.db cannot be written: unable to open .*; mend that, and go on with: again$"
-    with pytest.raises(ResourceError, match=told):
-        run_search(wanted, resume=True, command="again")
-
-
+@pytest.mark.slow
 def test_a_trial_behind_the_others_is_pruned(search):
     first = search('"train.lr" = {low = 1e-9, high = 1e-8}', num_trials=1)
     run_search(first)
@@ -227,6 +160,7 @@ def test_a_trial_behind_the_others_is_pruned(search):
     assert (kept.state, kept.evaluations) == ("done", 2)
 
 
+@pytest.mark.slow
 def test_a_failed_trial_is_recorded_and_the_search_goes_on(search):
     # More than the encoder has positions for, which only building it can tell.
     trials = run_search(search('"encoder.max_length" = {values = [32, 4096]}', num_trials=4))
@@ -235,48 +169,3 @@ def test_a_failed_trial_is_recorded_and_the_search_goes_on(search):
     assert failed
     assert all("reads at most 48 tokens" in trial.note for trial in failed)
     assert len(trials) == 4
-
-
-def test_training_rows_held_out_leave_dev_alone(search):
-    wanted = search(TWO, num_trials=2, folds=2, num_runs=2)
-    for path in Path(wanted.recipe).parent.glob("*-dev.csv"):
-        path.unlink()
-    trial = run_search(wanted)[0]
-    folds = [trial.folder / "fold-1", trial.folder / "fold-2"]
-    figures = []
-    for i, folder in enumerate(folds, 1):
-        config = read_recipe(folder / "recipe.toml")
-        assert (config.data.folds, config.data.fold) == (2, i)
-        figures.append(Predictor.load(folder).evaluate("dev").summary["sum"])
-    assert trial.figure == pytest.approx(sum(figures) / 2)
-    assert trial.evaluations == 4
-    assert read_recipe(wanted.out / "best.toml").data.folds is None
-
-
-def test_trials_at_a_time(search):
-    trials = run_search(search(RANGE, num_trials=3, num_jobs=2))
-    assert sorted(trial.number for trial in trials) == [1, 2, 3]
-    assert {trial.state for trial in trials} == {"done"}
-
-
-HUNGRY = """
-from plait.methods.losses import LOSSES, CrossEntropy
-
-@LOSSES.register("hungry")
-class Hungry(CrossEntropy):
-    '''Wants more than there is.'''
-
-    def __call__(self, outputs, labels):
-        raise MemoryError
-"""
-
-
-def test_a_trial_that_runs_out_of_memory_is_recorded_as_well(search, tmp_path):
-    (tmp_path / "hungry.py").write_text(HUNGRY)
-    plugin = [f"plugins=['{tmp_path / 'hungry.py'}']"]
-    space = '"tasks.mood.loss" = {values = ["cross-entropy", "hungry"]}'
-    trials = run_search(search(space, num_trials=4, overrides=plugin))
-    failed = [trial for trial in trials if trial.settings["tasks.mood.loss"] == "hungry"]
-    assert failed
-    assert {trial.state for trial in failed} == {"failed"}
-    assert all(trial.note.startswith("out of memory") for trial in failed)

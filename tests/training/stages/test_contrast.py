@@ -8,12 +8,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from plait.config import read_recipe
 from plait.data import Dataset
 from plait.data.loading import load_data
-from plait.errors import RecipeError
 from plait.tasks import TaskSpec
 from plait.training.build import build, build_stage
 from plait.training.run import train
@@ -80,24 +78,6 @@ def test_scores_are_alike_where_they_are_near(vectors):
     assert loss(SCORE, vectors, torch.tensor(scores)) == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_second_half_has_the_labels_of_the_first(vectors):
-    labels = torch.tensor([0, 1, 0])
-    assert loss(CLASSES, vectors, labels) == loss(CLASSES, vectors, torch.cat([labels, labels]))
-
-
-def test_no_row_like_another_is_no_loss(vectors):
-    found = ContrastiveLoss(CLASSES, 0.1)(torch.from_numpy(vectors[:3]), torch.tensor([0, 1, 2]))
-    assert found == 0
-    assert torch.isfinite(found)
-
-
-def test_cosines_are_not_rounded_to_half_precision(vectors):
-    labels = torch.tensor([0, 0, 1, 1, 2, 2])
-    exact = loss(CLASSES, vectors, labels, 0.1)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert loss(CLASSES, vectors, labels, 0.1) == exact
-
-
 # --- partners ----------------------------------------------------------------------------
 
 
@@ -125,14 +105,6 @@ def test_partners_of_a_score_are_near():
     drawn = Partners(SCORE, scores).draw(np.arange(100), np.random.default_rng(1))
     assert (drawn != np.arange(100)).all()
     assert np.abs(scores[drawn] - scores).max() < 0.25
-
-
-def test_partners_are_drawn_evenly():
-    partners = Partners(CLASSES, np.zeros(4, np.int64))
-    drawn = partners.draw(np.zeros(3_000, np.int64), np.random.default_rng(0))
-    counts = np.bincount(drawn, minlength=4)
-    assert counts[0] == 0
-    assert (np.abs(counts[1:] - 1_000) < 120).all()
 
 
 # --- names -------------------------------------------------------------------------------
@@ -176,14 +148,6 @@ def test_names_have_the_tokens_and_label_of_their_class(tiny_recipe):
         assert own[1:-1].tolist() == named.ids.tolist()
 
 
-def test_names_may_be_left_out(tiny_recipe):
-    words = "{bad=0, so-so=1, good=2}"
-    mood = ["tasks.mood.labels=['bad', 'average', 'happy']", f"tasks.mood.label_map={words}"]
-    kind = "stage.contrast.kind={name='contrast', names=false}"
-    _, stage = make_stage(tiny_recipe(), *mood, kind, "stage.contrast.tasks=['mood']")
-    assert stage.streams["contrast-mood"].num_examples == 45
-
-
 # --- who takes part ----------------------------------------------------------------------
 
 
@@ -192,23 +156,6 @@ def test_texts_apart_and_readers_take_no_part(tiny_recipe):
     assert list(stage.streams) == ["contrast-mood", "contrast-same"]
     _, stage = make_stage(tiny_recipe(), "tasks.mood.touch_encoder=false")
     assert list(stage.streams) == ["contrast-same"]
-
-
-def test_one_class_alone_cannot_be_contrasted(tiny_recipe):
-    rows = "tasks.mood.train={path='mood-train.csv', where={label='good'}}"
-    with pytest.raises(RecipeError, match=r"stage\.contrast\.kind: no task has rows to compare"):
-        make_stage(tiny_recipe(), rows, "stage.contrast.tasks=['mood']")
-
-
-def test_readers_leave_the_encoder_as_it_was(open_recipe, tmp_path):
-    """Rows train heads alone, and no contrast stage is chosen for them, however few they are."""
-    readers = [f"tasks.{name}.touch_encoder=false" for name in ("mood", "same", "near")]
-    config = read_recipe(open_recipe, [*readers, "train.epochs=1"])
-    before = build(config).model.encoder.state_dict()
-    train(config, tmp_path / "run")
-    after = load_file(tmp_path / "run" / "model.safetensors")
-    for name, tensor in before.items():
-        assert torch.equal(after[f"encoder.{name}"], tensor), name
 
 
 # --- runs --------------------------------------------------------------------------------
@@ -221,19 +168,3 @@ def test_the_loss_falls_and_classes_come_together(tiny_recipe, tmp_path):
     lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     losses = [line["losses"]["contrast-mood"] for line in lines if line.get("stage") == "contrast"]
     assert losses[-1] < 0.8 * losses[0]
-
-
-def test_dev_does_not_keep_training_rows_out(tiny_recipe, tmp_path):
-    """It learns from labels, as fine-tuning does, and not from bare texts."""
-    notes = []
-
-    class Listen:
-        def __getattr__(self, name):
-            return (lambda text: notes.append(text)) if name == "note" else lambda *_: None
-
-    recipe = tiny_recipe()
-    rows = (recipe.parent / "mood-train.csv").read_bytes()
-    (recipe.parent / "mood-dev.csv").write_bytes(rows)
-    config = read_recipe(recipe, [*STAGES, "train.max_steps=1"])
-    train(config, tmp_path / "run", listeners=[Listen()])
-    assert not [note for note in notes if "left out" in note]
