@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from plait.analysis.mistakes.finding import Mistake, Row
-from plait.analysis.mistakes.neighbours import Neighbour
 from rich.console import Console
 
 from csv_rows import read_rows
+from plait.analysis.mistakes import Mistake, Neighbour
 from plait.cli.errors import _show_mistake, _show_text
 from plait.cli.evaluate import _class_rows
 from plait.data.split import Place
@@ -148,8 +147,7 @@ def test_words_of_both_texts_are_underlined_on_a_terminal():
 def test_an_error_with_its_nearest_row():
     file = io.StringIO()
     place = Place(Path("mail.csv"), 2)
-    near = Row(("Hello,\n\nwhere is it?\nRené",), "late", "7", place)
-    nearest = ((Neighbour(0, 0.9, False), near),)
+    nearest = (Neighbour(("Hello,\n\nwhere is it?\nRené",), "late", "7", place, 0.9, False),)
     mistake = Mistake(("One\ntwo",), "late", "1", place, "lost", 0.8, 0.8, None, nearest)
     _show_mistake(Console(file=file, width=80, markup=False), mistake)
     assert file.getvalue().splitlines()[1:] == [
