@@ -39,7 +39,7 @@ def test_one_column_or_a_pair():
         ({"kind": "score", "text": "a", "labels": 2}, "has no labels"),
         ({"kind": "score", "text": "a", "range": (5, 5)}, "nothing between"),
         ({"kind": "score", "text": "a", "range": (0, float("nan"))}, "finite"),
-        ({"kind": "ranking", "text": "a"}, "there is no task kind 'ranking'"),
+        ({"kind": "ranking", "text": "a"}, "no task-kind 'ranking'"),
         ({"kind": "labels", "text": "a"}, "the number of labels"),
         ({"kind": "labels", "text": "a", "labels": 2, "threshold": 1.0}, "between 0 and 1"),
         ({"kind": "binary", "text": "a", "threshold": 0.4}, "has no threshold"),
