@@ -149,7 +149,7 @@ def test_what_commands_print(learned, capsys, tmp_path):
     assert set(line["moods"]["probabilities"]) == {"glad", "tired", "calm"}
     shown = type_("evaluate", learned, "--task", "moods")
     assert "micro_f1" in shown
-    type_("submit", learned, "--out", tmp_path / "answers", "--split", "test")
+    type_("predict", learned, "--out", tmp_path / "answers", "--split", "test")
     rows = read_rows(tmp_path / "answers" / "moods-test-output.csv")
     assert len(rows) == 24
     labels = ";".join(row["Predicted_moods"] for row in rows).split(";")
