@@ -99,7 +99,7 @@ def shorten_a_bias(run):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda r: change_recipe(r, "so-so", "meh"), r"differ in tasks\.mood\.labels"),
+        (lambda r: change_recipe(r, "so-so", "meh"), r"differ in tasks\.mood\.kind"),
         (lambda r: change_recipe(r, "[tasks.same", "[tasks.alike"), "differ in tasks "),
         (lambda r: change_recipe(r, 'pooling = "mean"', 'pooling = "cls"'), r"encoder\.pooling"),
         (lambda r: change_json(r / "encoder.json", hidden_size=9), "json: hidden_size"),

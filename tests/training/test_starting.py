@@ -196,7 +196,7 @@ def test_what_is_not_taken_over_is_noted(add, tiny_run, tmp_path):
     )
     assert set(outcome.result["before"]) == {"same"}
     told = "\n".join(notes.told)
-    assert "mood: its labels changed" in told
+    assert "labels changed since" in told
     assert f"the calibration of {run} belongs to its model" in told
     assert f"`plait calibrate {outcome.folder}`" in told
     assert not (outcome.folder / "calibration.json").exists()

@@ -39,6 +39,11 @@ def built(data):
     return replace(parts, model=deepcopy(parts.model)), train, dev
 
 
+def with_plan(parts, **changes):
+    """Return the parts with something of their plan changed."""
+    return replace(parts, plan=replace(parts.plan, **changes))
+
+
 def cache_files():
     return sorted((cache_root() / "baselines").glob("*"))
 
@@ -132,7 +137,7 @@ def make_case(parts, kind, known, asked, *, texts=TEXTS, pair=False):
         rows = [(text, texts[-1 - i]) if pair else (text,) for i, text in enumerate(texts)]
         dataset = Dataset.from_texts(rows[: len(labels)], parts.tokenizer, 32, blank=True)
         splits.append({"t": replace(dataset, labels=torch.tensor(labels, dtype=dtype))})
-    return replace(parts, tasks={"t": task}), *splits
+    return with_plan(parts, tasks={"t": task}), *splits
 
 
 @pytest.mark.parametrize(
@@ -228,15 +233,15 @@ def test_whatever_figures_depend_on_is_in_the_key(built, change):
     elif change == "encoder":
         parts = replace(parts, encoder=parts.encoder | {"sha256": "another"})
     elif change == "seed":
-        parts = replace(parts, config=parts.config.model_copy(update={"seed": 8}))
+        parts = with_plan(parts, recipe=parts.config.model_copy(update={"seed": 8}))
     elif change == "max_length":
         encoder = parts.config.encoder.model_copy(update={"max_length": 31})
-        parts = replace(parts, config=parts.config.model_copy(update={"encoder": encoder}))
+        parts = with_plan(parts, recipe=parts.config.model_copy(update={"encoder": encoder}))
     elif change == "metric":
-        parts = replace(parts, tasks={"mood": replace(task, metric="macro_f1")})
+        parts = with_plan(parts, tasks={"mood": replace(task, metric="macro_f1")})
     else:
         spec = task.spec.model_copy(update={"labels": ("bad", "so-so", "fine")})
-        parts = replace(parts, tasks={"mood": replace(task, spec=spec)})
+        parts = with_plan(parts, tasks={"mood": replace(task, spec=spec)})
     measure(parts, train, dev)
     assert len(cache_files()) == 4
 
