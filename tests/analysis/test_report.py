@@ -17,10 +17,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from plait.analysis import plots, sections
+from plait.analysis.page import Report, number, percent, signed
 from plait.analysis.plots import COLOURS, NUM_SERIES, Series, series_colour, series_marker
 from plait.analysis.report import render, write_report
 from plait.analysis.runs import AnalysedRun, History, read_history, read_runs
-from plait.analysis.sections import Report, number, percent, signed
 from plait.config import RunConfig, read_recipe
 from plait.data import Dataset, Tokenizer
 from plait.errors import RunError, UsageError
