@@ -93,7 +93,7 @@ def test_they_are_not_held_back(run, tmp_path, words):
         load(run).choose_threshold("moods", 0.9)
     source = tmp_path / "texts.csv"
     write_labels(source, 8)
-    done = ("predict", run, "--input", source, "--output", tmp_path / "x.csv", "--task", "moods")
+    done = ("predict", run, "--input", source, "--out", tmp_path / "x.csv", "--task", "moods")
     assert "'moods' is of kind 'labels'" in words(*done, "--threshold", "0.9", code=2)
     assert not (tmp_path / "x.csv").exists()
 
