@@ -38,7 +38,7 @@ LEVEL = {room: level for level, room in enumerate(ROOMS)}
 
 # What makes `plait --help` slow.
 HEAVY = {"torch", "pyarrow", "numpy", "transformers", "tokenizers", "matplotlib"}
-HEAVY |= {"sklearn", "scipy"}
+HEAVY |= {"sklearn", "scipy", "jinja2"}
 LIGHT_ROOMS = {"errors", "types", "registry", "cli"}
 
 

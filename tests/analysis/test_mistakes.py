@@ -9,9 +9,7 @@ import pytest
 
 import plait.analysis.mistakes as mistakes
 from plait.analysis.mistakes import find_mistakes, find_nearest, list_mistakes
-from plait.config import read_recipe
 from plait.inference.predictor import Predictor
-from plait.training.run import train
 
 
 @pytest.fixture
@@ -51,9 +49,8 @@ def test_every_mistake_is_listed(model):
     assert found.worst[0].nearest == ()
 
 
-def test_compared_with_another_run(model, tiny_recipe, tmp_path):
-    config = read_recipe(tiny_recipe("again"), ["seed=3", "train.epochs=4"])
-    other = Predictor.load(train(config, tmp_path / "other").folder)
+def test_compared_with_another_run(model, train_once):
+    other = Predictor.load(train_once("seed=3", "train.epochs=4"))
     dev = model.load_split("dev", tasks=["mood"])["mood"]
     against = other.answer("mood", other.read(model.config, "dev", tasks=["mood"])["mood"])
     found = find_mistakes(model, "mood", dev, against=against, draws=50)

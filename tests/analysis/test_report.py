@@ -17,10 +17,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from plait.analysis import plots, sections
+from plait.analysis.page import Report, number, percent, signed
 from plait.analysis.plots import COLOURS, NUM_SERIES, Series, series_colour, series_marker
 from plait.analysis.report import render, write_report
 from plait.analysis.runs import AnalysedRun, History, read_history, read_runs
-from plait.analysis.sections import Report, number, percent, signed
 from plait.config import RunConfig, read_recipe
 from plait.data import Dataset, Tokenizer
 from plait.errors import RunError, UsageError
@@ -29,7 +29,6 @@ from plait.inference.ensemble import make_ensemble
 from plait.inference.fitting.answers import TaskAnswers
 from plait.inference.fitting.calibrate import calibrate
 from plait.tasks.metrics import metric_span
-from plait.training.run import train
 
 MINUS = "\N{MINUS SIGN}"
 CLASSES = {"kind": "classes", "labels": ["bad", "so-so", "good"]}
@@ -108,18 +107,15 @@ def check(text: str) -> Page:
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory, tiny_run) -> Path:
+def other(tmp_path_factory, train_once) -> Path:
     """A calibrated run of the same data as `tiny_run`, with logged conflicts."""
-    config = read_recipe(
-        tiny_run.parent / "tiny" / "recipe.toml",
-        [
-            "train.aggregator=pcgrad",
-            "train.schedule={name='round-robin', together=true}",
-            "train.train_limit=8",
-            "train.eval_limit=10",
-        ],
+    trained = train_once(
+        "train.aggregator=pcgrad",
+        "train.schedule={name='round-robin', together=true}",
+        "train.train_limit=8",
+        "train.eval_limit=10",
     )
-    run = train(config, tmp_path_factory.mktemp("other") / "other").folder
+    run = shutil.copytree(trained, tmp_path_factory.mktemp("other") / "other")
     calibrate(run)
     return run
 

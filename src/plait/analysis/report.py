@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait import __version__
+from plait.analysis.page import Report
 from plait.analysis.plots import css_variables
 from plait.analysis.runs import read_runs
-from plait.analysis.sections import SECTIONS, Report
+from plait.analysis.sections import SECTIONS
 from plait.data.storage import write_text
 from plait.errors import RunError, UsageError, counted
 from plait.inference.ensemble import is_ensemble

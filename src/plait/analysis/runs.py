@@ -13,7 +13,7 @@ from plait.inference.ensemble import is_ensemble, read_outlines
 from plait.inference.fitting.answers import TaskAnswers, answer_dev
 from plait.inference.folders import RunFolder
 from plait.tasks import TaskScores
-from plait.tasks.metrics import primary_metric
+from plait.tasks.metrics import format_number, primary_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,6 +68,14 @@ class AnalysedRun:
         """Return the name of a task's primary metric."""
         settings = self.config.tasks[task]
         return primary_metric(settings.kind, settings.metric)
+
+    def metric_name(self, task: str) -> str:
+        """Return it in words."""
+        return self.metric(task).replace("_", " ")
+
+    def describe(self, task: str) -> str:
+        """Return the name and value of a task's primary metric."""
+        return f"{self.metric_name(task)} {format_number(self.value(task))}"
 
     def value(self, task: str) -> float | None:
         """Return a task's primary metric; None if it was not scored."""

@@ -1,155 +1,50 @@
-"""The sections of a training report, as data: texts, panels and tables."""
+"""The sections of a report, in the order of the page."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plait.analysis import plots
+from plait.analysis.answer_sections import show_calibration, show_errors
 from plait.analysis.comparison import Difference, compare_answers
-from plait.analysis.plots import Panel, Series, draw_panel, shorten
+from plait.analysis.page import Report, Section, Table, number, percent, signed
+from plait.analysis.plots import Panel, Series, draw_panel
 from plait.config import list_settings, to_toml
 from plait.errors import counted
 from plait.inference.baselines import list_shortfalls
-from plait.inference.calibration import (
-    cross_fit,
-    fit_scaling,
-    fit_temperature,
-    measure,
-    reliability,
-    tells_temperature,
-)
 from plait.inference.intervals import DRAWS
-from plait.tasks import TASK_KINDS
-from plait.tasks.metrics import format_number, metric_span, name_classes, summarise
+from plait.tasks.metrics import metric_span, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from plait.analysis.runs import AnalysedRun, Points
-    from plait.inference.calibration import Bin
-    from plait.inference.fitting.answers import TaskAnswers
-    from plait.inference.predictor import Progress
-    from plait.tasks.kind import Form
 
-MAX_ERRORS = 3
-"""Errors whose texts are shown, per task and run."""
-MAX_TEXT = 400
-"""Characters shown of a text."""
-MAX_CLASSES = 30
-"""Classes up to which the confusion matrix has a table."""
 MAX_PAIRS = 12
 """Pairs of tasks with a panel of their gradients' conflicts; the table has all."""
-
 HOW_TO_READ = (
     f"Bars: 95% paired-bootstrap interval ({DRAWS:,} samples). Filled markers: the interval "
     "excludes 0."
 )
-
-# --- what a page is made of --------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table; the first column names the row."""
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    num_words: int = 1
-    """Leading columns that are not numbers."""
-    is_open: bool = False
-    """Whether it is shown at once, instead of on a click."""
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A row that a model answered wrong."""
-
-    texts: Sequence[str]
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of the page, in the order of its fields."""
-
-    id: str
-    title: str
-    text: str
-    panels: Sequence[Panel] = ()
-    examples: Sequence[tuple[str, Sequence[Example]]] = ()
-    """Lists of examples under their titles."""
-    notes: Sequence[str] = ()
-    tables: Sequence[Table] = ()
-    code: Sequence[tuple[str, str]] = ()
-    """Texts in a fixed-width font, each after its title."""
-    sections: Sequence[Section] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Report:
-    """What the sections are made from."""
-
-    runs: Sequence[AnalysedRun]
-    alone: Mapping[str, AnalysedRun] = field(default_factory=dict)
-    """Single-task runs, by task."""
-    progress: Progress = lambda *_: None
-
-    @property
-    def tasks(self) -> list[str]:
-        """The tasks of all runs."""
-        return list(dict.fromkeys(task for run in self.runs for task in run.config.tasks))
-
-    @property
-    def is_single(self) -> bool:
-        """Whether there is one run, which need not be named everywhere."""
-        return len(self.runs) == 1
-
-    def title(self, title: str, run: AnalysedRun) -> str:
-        """Return a title, with the run's name if there are several."""
-        return title if self.is_single else f"{title} · {run.name}"
-
-
-def number(value: float | None, places: int = 3) -> str:
-    """Write a number with a minus sign; "none" if it is undefined."""
-    return format_number(value, places).replace("-", "\N{MINUS SIGN}")
-
-
-def signed(value: float) -> str:
-    """Write a difference with its sign."""
-    text = number(value)
-    return f"+{text}" if value > 0 and text.strip("0.") else text
-
-
-def percent(value: float) -> str:
-    """Write a share as a percentage."""
-    return f"{value:.0%}" if math.isfinite(value) else "none"
-
 
 # --- summary and comparison --------------------------------------------------------------
 
 
 def summarise_scores(report: Report) -> Section:
     """Return each task's primary metric beside its best baseline."""
-    first, tasks = report.runs[0], report.tasks
-    before = [_before(first, task) for task in tasks] if report.is_single else []
-    has_before = any(value is not None for value in before)
     names = ["model"] if report.is_single else [run.name for run in report.runs]
-    head = ["task", *names, "baseline", *(["before training"] if has_before else [])]
-    head += ["dev rows", "metric", "kind", "best baseline"]
+    head = ["task", *names, "baseline", "dev rows", "metric", "kind", "best baseline"]
     rows, notes = [], []
-    for place, task in enumerate(tasks):
-        owner = next(run for run in report.runs if task in run.config.tasks)
+    for task in report.tasks:
+        owner = report.owner(task)
         scores, (best, value) = owner.scores.get(task), owner.best_baseline(task) or ("none", None)
         row = [task, *(number(run.value(task)) for run in report.runs), number(value)]
-        row += [number(before[place])] if has_before else []
         row += ["none" if scores is None else f"{scores.num_examples:,}"]
-        rows.append([*row, _metric(owner, task), owner.config.tasks[task].kind.name, best])
+        rows.append([*row, owner.metric_name(task), owner.config.tasks[task].kind.name, best])
     for key, title in (
         ("mean", "average score"),
         ("overall", "average score, correlations as (1 + r) / 2"),
@@ -170,24 +65,10 @@ def summarise_scores(report: Report) -> Section:
     )
 
 
-def _metric(run: AnalysedRun, task: str) -> str:
-    return run.metric(task).replace("_", " ")
-
-
-def _result(run: AnalysedRun, task: str) -> str:
-    return f"{_metric(run, task)} {number(run.value(task))}"
-
-
-def _before(run: AnalysedRun, task: str) -> float | None:
-    """Return a task's primary metric before training, if it was scored."""
-    points = run.history.score("dev", task, run.metric(task))
-    return points[0][1] if points and points[0][0] == 0 else None
-
-
 def _average(run: AnalysedRun) -> dict[str, float]:
     values = {task: run.value(task) for task in run.scores}
     primary = {task: math.nan if value is None else value for task, value in values.items()}
-    return summarise(primary, {task: TASK_KINDS[s.kind] for task, s in run.scores.items()})
+    return summarise(primary, {task: run.config.tasks[task].kind for task in primary})
 
 
 def compare_runs(report: Report) -> Section | None:
@@ -252,7 +133,7 @@ def _difference_tables(
     report: Report, gaps: Mapping[str, Mapping[str, Difference]], caption: str, other: str
 ) -> list[Table]:
     rows = [
-        [task, run.name, _metric(run, task), number(gap.against), number(gap.run)]
+        [task, run.name, run.metric_name(task), number(gap.against), number(gap.run)]
         + [signed(value) for value in (gap.value, gap.interval.low, gap.interval.high)]
         for run in report.runs
         for task, gap in gaps.get(run.name, {}).items()
@@ -294,8 +175,8 @@ def plot_learning(report: Report) -> Section:
         panels.append(draw_panel(f"{task}: {what}", f"{what} of {task} by step: {ends}.", plot))
 
     for task in report.tasks:
-        owner = next(run for run in report.runs if task in run.config.tasks)
-        metric, series = owner.metric(task), []
+        owner, series = report.owner(task), []
+        metric, name = owner.metric(task), owner.metric_name(task)
         for place, run in enumerate(report.runs):
             for split in ("train", "dev"):
                 points = run.history.score(split, task, metric)
@@ -303,11 +184,11 @@ def plot_learning(report: Report) -> Section:
                 best = run.result.get("best_step") if split == "dev" else None
                 if points:
                     series.append(Series(label, points, place, split == "train", best))
-                rows += _point_rows(task, run, split, _metric(owner, task), points)
+                rows += _point_rows(task, run, split, name, points)
         if series:
-            add(task, _metric(owner, task), series, metric_span(metric))
-    names = {name for run in report.runs for name in run.history.losses}
-    for name in sorted(names, key=lambda name: (*report.tasks, name).index(name)):
+            add(task, name, series, metric_span(metric))
+    losses = [name for run in report.runs for name in run.history.losses]
+    for name in dict.fromkeys([*report.tasks, *losses]):
         series = []
         for place, run in enumerate(report.runs):
             points = run.history.losses.get(name, [])
@@ -343,215 +224,6 @@ def _point_rows(
 def _ends(points: Points) -> str:
     (first, start), (last, end) = points[0], points[-1]
     return f"{number(start)} at step {first:,}, {number(end)} at step {last:,}"
-
-
-# --- errors ------------------------------------------------------------------------------
-
-
-def show_errors(report: Report) -> Section:
-    """Return each task's errors: a confusion matrix or a scatter plot, and the worst answers."""
-    reasons = "; ".join(f"{run.name}: {run.unanswered}" for run in report.runs if run.unanswered)
-    sections = [
-        _task_section(report, task)
-        for task in report.tasks
-        if any(task in run.scores for run in report.runs)
-    ]
-    text = "Dev answers compared with the labels, by task."
-    return Section("errors", "Errors", text if sections else f"None: {reasons}.", sections=sections)
-
-
-def _task_section(report: Report, task: str) -> Section:
-    runs = [run for run in report.runs if task in run.scores]
-    scores, config = runs[0].scores[task], runs[0].config.tasks[task]
-    panels: list[tuple[int, Panel]] = []
-    examples, tables = [], []
-    for run in runs:
-        drawn = _DRAW[run.config.tasks[task].kind.form](report, run, task)
-        panels += enumerate(drawn)
-        tables += _score_tables(report, run, task)
-        if task in run.answers and (worst := _worst_answers(run.answers[task])):
-            title = "Largest errors" if config.kind.form == "number" else "Most confident errors"
-            examples.append((report.title(title, run), worst))
-    return Section(
-        f"task-{task}",
-        task,
-        f"{scores.kind}, {counted(scores.num_examples, 'dev row')}. {config.about}".strip(),
-        # Panels of the same kind stand beside each other.
-        panels=[panel for _, panel in sorted(panels, key=lambda entry: entry[0])],
-        examples=examples,
-        tables=tables,
-    )
-
-
-def _draw_classes(report: Report, run: AnalysedRun, task: str) -> list[Panel]:
-    scores, labels = run.scores[task], run.config.tasks[task].labels
-    if scores.confusion is None:
-        return _draw_labels(report, run, task)
-    cells = "share and rows" if len(labels) <= plots.MAX_CELLS else "darker for a larger share"
-    matrix = draw_panel(
-        report.title("Confusion matrix", run),
-        f"Confusion matrix of {task}: {_result(run, task)}.",
-        partial(plots.confusion, counts=scores.confusion, labels=labels),
-        caption=f"Rows: actual class. Columns: predicted class ({cells}). Frames: right.",
-        size=plots.matrix_size(len(labels)),
-    )
-    return [matrix, *_draw_labels(report, run, task)]
-
-
-def _draw_labels(report: Report, run: AnalysedRun, task: str) -> list[Panel]:
-    scores = run.scores[task]
-    if not scores.per_class:
-        return []
-    panel = draw_panel(
-        report.title("Precision, recall and F1", run),
-        f"Precision, recall and F1 of {task}: {_result(run, task)}.",
-        partial(plots.class_metrics, per_class=scores.per_class),
-        size=plots.rows_size(len(scores.per_class), 1.5),
-    )
-    return [panel]
-
-
-def _draw_numbers(report: Report, run: AnalysedRun, task: str) -> list[Panel]:
-    if task not in run.answers:
-        return []
-    answers = run.answers[task]
-    worst = answers.spec.kind.judge(answers.labels, answers.answers).order()
-    plot = partial(
-        plots.scatter,
-        labels=answers.labels,
-        answers=answers.answers,
-        span=answers.spec.range,
-        worst=int(worst[0]) if len(worst) else None,
-    )
-    shaded = " Darker cells have more rows." if len(answers.labels) > plots.MAX_POINTS else ""
-    panel = draw_panel(
-        report.title("Predicted and actual", run),
-        f"Predictions and labels of {task}: {_result(run, task)}.",
-        plot,
-        caption=f"On the line, the prediction is exact.{shaded}",
-        size=(plots.WIDTH, 3.1),
-    )
-    return [panel]
-
-
-_DRAW: dict[Form, Callable[[Report, AnalysedRun, str], list[Panel]]] = {
-    "distribution": _draw_classes,
-    "independent": _draw_labels,
-    "number": _draw_numbers,
-}
-
-
-def _score_tables(report: Report, run: AnalysedRun, task: str) -> list[Table]:
-    """Return all metrics of a task, by class too, and the confusion matrix."""
-    scores, noun = run.scores[task], run.config.tasks[task].kind.noun
-    names, short = name_classes([str(entry["label"]) for entry in scores.per_class])
-    rows = [[name.replace("_", " "), number(value)] for name, value in scores.metrics.items()]
-    tables = [Table(report.title(f"Metrics of {task}", run), ["metric", "value"], rows)]
-    if scores.per_class:
-        rows = [
-            [
-                name,
-                *(number(float(entry[key])) for key in ("precision", "recall", "f1")),
-                f"{entry['support']:,}",
-            ]
-            for name, entry in zip(names, scores.per_class, strict=True)
-        ]
-        head = [noun, "precision", "recall", "F1", "rows"]
-        tables.append(Table(report.title(f"Metrics of {task} by {noun}", run), head, rows))
-    if scores.confusion is not None and len(names) <= MAX_CLASSES:
-        rows = [[name, *map(str, row)] for name, row in zip(names, scores.confusion, strict=True)]
-        caption = report.title(f"Confusion matrix of {task}", run)
-        tables.append(Table(caption, ["actual", *short], rows))
-    return tables
-
-
-def _worst_answers(task: TaskAnswers) -> list[Example]:
-    """Return the worst answers with their texts."""
-    verdicts = task.spec.kind.judge(task.labels, task.answers)
-    found = []
-    rows = [int(row) for row in verdicts.order()[:MAX_ERRORS]]
-    for row, texts in zip(rows, task.dataset.texts(rows) if rows else [], strict=True):
-        answer, truth = verdicts.answers[row], verdicts.truths[row]
-        if verdicts.confidences is None:
-            error = number(float(verdicts.severity[row]), 2)
-            note = f"predicted {answer}, actual {truth} (error {error})"
-        else:
-            sure = percent(float(verdicts.confidences[row]))
-            note = f"predicted {answer} ({sure}), actual {truth}"
-        note += f"; row {task.dataset.ids[row]}"
-        found.append(Example([shorten(text, MAX_TEXT) for text in texts], note))
-    return found
-
-
-# --- calibration -------------------------------------------------------------------------
-
-
-def show_calibration(report: Report) -> Section | None:
-    """Return a reliability diagram per task with one class a row."""
-    found = [
-        (task, run, run.answers[task])
-        for task in report.tasks
-        for run in report.runs
-        if task in run.answers and run.answers[task].spec.kind.can_scale
-    ]
-    if not found:
-        return None
-    panels, rows, bins = [], [], []
-    for task, run, answers in found:
-        sides = [("uncalibrated", reliability(answers.labels, answers.uncalibrated))]
-        if answers.scaling is not None:
-            sides.append(("calibrated", reliability(answers.labels, answers.answers)))
-        full = [b for b in sides[-1][1] if b.count]
-        error = number(measure(answers.labels, answers.answers)["ece"])
-        shares = "; ".join(
-            f"confidence {percent(b.confidence)}, accuracy {percent(b.accuracy)}" for b in full
-        )
-        panels.append(
-            draw_panel(
-                report.title(task, run),
-                f"Reliability of {task}: expected calibration error {error}. {shares}.",
-                partial(plots.reliability, sides=sides),
-                caption=f"Expected calibration error {error}.",
-                size=(plots.WIDTH, 3.1),
-            )
-        )
-        rows.append([task, run.name, *_temperature_cells(answers)])
-        bins += [[task, run.name, *_bin_cells(b)] for b in full]
-    head = ["task", "run", "temperature", "ECE", "log loss", "ECE, scaled", "log loss, scaled"]
-    caption = (
-        "Calibration error and log loss, before and after temperature scaling (two-fold "
-        "cross-validated on dev). `plait calibrate` saves a temperature."
-    )
-    bin_head = ["task", "run", "bin", "confidence", "accuracy", "rows"]
-    return Section(
-        "calibration",
-        "Calibration",
-        "Of answers with a confidence of 80%, 80% should be right. Below the diagonal, the model "
-        "is overconfident. Vertical bars: 95% intervals.",
-        panels=panels,
-        tables=[
-            Table(caption, head, rows, 3, is_open=True),
-            Table("Accuracy by confidence", bin_head, bins, 3),
-        ],
-    )
-
-
-def _temperature_cells(answers: TaskAnswers) -> list[str]:
-    labels, given, kept = answers.labels, answers.uncalibrated, answers.scaling
-    before = measure(labels, given)
-    cells = [number(before[key]) for key in ("ece", "log_loss")]
-    if kept is None and not tells_temperature(labels, given):
-        return ["too few dev rows", *cells, "", ""]
-    after = measure(labels, cross_fit(labels, given, fit_scaling, answers.groups))
-    cells += [number(after[key]) for key in ("ece", "log_loss")]
-    if kept is None:
-        return [f"{number(fit_temperature(labels, given), 2)} (not saved)", *cells]
-    return [f"{number(kept.temperature, 2)} (saved)", *cells]
-
-
-def _bin_cells(b: Bin) -> list[str]:
-    ends = f"{percent(b.low)} to {percent(b.high)}"
-    return [ends, number(b.confidence), number(b.accuracy), f"{b.count:,}"]
 
 
 # --- gradient conflicts ------------------------------------------------------------------

@@ -61,7 +61,7 @@ def _average(runs: Sequence[Path], out: Path, data: str | None) -> None:
     from plait.cli.display import Display
     from plait.cli.evaluate import load_watched, show_scores
     from plait.data.storage import write_text
-    from plait.inference.card import make_card
+    from plait.inference.card import write_card
 
     with Display() as display:
         predictor = load_watched(out, "auto", display)
@@ -72,6 +72,6 @@ def _average(runs: Sequence[Path], out: Path, data: str | None) -> None:
         "dev": scores.to_json(),
     }
     write_text(folder.scores, json.dumps(result, indent=1))
-    write_text(folder.card, make_card(folder.path))
+    write_card(folder.path)
     show_scores(scores, "dev")
     typer.echo()
