@@ -16,7 +16,7 @@ from plait.data.digests import file_digest
 from plait.data.files import open_source
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import find_files
-from plait.data.rows import FileReport, RowReader, Rows, join_rows
+from plait.data.rows import NUM_PLACES, FileReport, RowReader, Rows, join_rows
 from plait.data.source import Columns
 from plait.errors import DataError, NoRowsError, RecipeError
 from plait.tasks import TaskSpec
@@ -112,6 +112,8 @@ class Split:
     """What dev and test have; asked for by `drop_overlap` and by what makes new pairs."""
     grouped: bool = False
     """Whether rows come with what they belong to, which a fold asks for by itself."""
+    most_places: int = NUM_PLACES
+    """Skipped rows of a file whose place its report names."""
     reports: list[FileReport] = field(default_factory=list, init=False)
     """What became of each file's rows, once they have been read."""
     extensions: list[Extension] = field(default_factory=list, init=False)
@@ -425,6 +427,7 @@ class Split:
                 labels,
                 self.bad_rows,
                 keep_empty=not (self.labelled or self.trains),  # each is wanted back
+                most_places=self.most_places,
                 constant=plain_text(config.constant),
                 where={
                     column: {str(plain_text(value)) for value in values}
