@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plait.tasks.metrics import log_loss
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from plait.analysis.check.rows import Finding, SplitRows
     from plait.data.loading import Progress
     from plait.inference.frozen import Embedder
+    from plait.tasks import Kind
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
@@ -34,9 +37,8 @@ FEWEST = 30
 """Training rows below which there is no telling."""
 BETTER = 0.2
 """Share of the majority baseline's errors that the model must avoid to be trusted."""
-STRENGTH = 1.0
-"""C of the logistic regression, and 1 / alpha of the ridge regression. With 10, the first suspects
-of two data sets with changed labels were right less often."""
+STRENGTHS = (1.0, 10.0)
+"""C of the logistic regression, and 1 / alpha of the ridge regression; the better one is chosen."""
 LEAST_CORRELATION = 0.3
 """Correlation with the scores that the model must reach to be trusted."""
 MARGIN = 0.5
@@ -105,18 +107,14 @@ def check_mislabelled(
             return
     features = make_features(embedder, train, kept, progress)
     labels = train.labels[kept]
-    parts, order = [], []
-    for fold in np.unique(folds):
-        inside = folds != fold
-        model = kind.fit(features[inside], labels[inside], STRENGTH)
-        parts.append(kind.linear_answers(model(features[~inside])))
-        order.append(np.flatnonzero(~inside))
-    answers = np.concatenate(parts)[np.argsort(np.concatenate(order))]
+    tried = [_predict_folds(kind, features, labels, folds, strength) for strength in STRENGTHS]
+    best = int(np.argmin([_loss(kind, labels, answers) for answers in tried]))
+    strength, answers = STRENGTHS[best], tried[best]
     looked_at = [Labelled(train, kept, labels, answers)]
     if dev is not None and dev.labels is not None:
         asked = np.flatnonzero(~np.isin(dev.labels, lost))
         if len(asked):
-            model = kind.fit(features, labels, STRENGTH)
+            model = kind.fit(features, labels, strength)
             found = kind.linear_answers(model(make_features(embedder, dev, asked, progress)))
             looked_at.append(Labelled(dev, asked, dev.labels[asked], found))
     judge = _judge_scores if kind.form == "number" else _judge_classes
@@ -154,6 +152,27 @@ def make_folds(groups: npt.NDArray[np.uint64]) -> Ints | None:
     for number, (_, rows) in enumerate(split):
         folds[rows] = number
     return folds
+
+
+def _predict_folds(
+    kind: Kind, features: Floats, labels: Floats, folds: Ints, strength: float
+) -> Floats:
+    """Return the answers to each fold of a model fitted to the others."""
+    parts, order = [], []
+    for fold in np.unique(folds):
+        inside = folds != fold
+        model = kind.fit(features[inside], labels[inside], strength)
+        parts.append(kind.linear_answers(model(features[~inside])))
+        order.append(np.flatnonzero(~inside))
+    answers: Floats = np.concatenate(parts)[np.argsort(np.concatenate(order))]
+    return answers
+
+
+def _loss(kind: Kind, labels: Floats, answers: Floats) -> float:
+    """Return the log loss, or the squared error of scores."""
+    if kind.form == "number":
+        return float(np.square(answers - labels).mean())
+    return log_loss(labels.astype(np.int64), answers)
 
 
 def find_suspects(labels: Ints, probabilities: Floats, thresholds: Floats) -> tuple[Ints, Ints]:
