@@ -341,8 +341,6 @@ def test_everything_can_be_said(mood, tmp_path):
         ({"labels": ["good,bda"]}, r"that can be used (40 unknown label) has the same label"),
         ({"kind": ["ranks"]}, "there is no task-kind 'ranks'"),
         ({"text": ["a,b,c"]}, "names 3 columns"),
-        ({"range": ["0-5"]}, "not of the form LOW,HIGH"),
-        ({"range": ["0,5"]}, "the kind of mood is classes; say --kind mood=score, or"),
     ],
 )
 def test_wrong_wishes(request_, sentence, mood):

@@ -174,7 +174,6 @@ class Choice:
 
     text: tuple[str, ...] = ()
     label: str | None = None
-    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,20 +199,20 @@ def find_roles(file: DataFile, choice: Choice, *, may_be_several: bool) -> Roles
     """
     columns, path = file.columns, file.path
     given = _split_label(choice.label, columns)
-    for name in (*choice.text, *given, choice.id):
-        if name and name not in columns:
+    for name in (*choice.text, *given):
+        if name not in columns:
             raise DataError(f"there is no column {name!r}{suggest(name, columns)}", path=path)
-        if name and columns[name].is_object:
+        if columns[name].is_object:
             raise DataError(_objects(name), path=path)
     if len(given) > 1:
         _require_flags([columns[name] for name in given], path, may_be_several=may_be_several)
     text, why_text = choice.text, "as given"
     if not text:
-        free = [c for c in columns.values() if c.name not in (*given, choice.id)]
+        free = [c for c in columns.values() if c.name not in given]
         text, why_text = _find_text([c for c in free if c.is_text])
     rest = {name: column for name, column in columns.items() if name not in text}
     split = _find_split(rest.values())
-    asked = [column for name, column in rest.items() if name not in (split, choice.id)]
+    asked = [column for name, column in rest.items() if name != split]
     # A constant teaches nothing. Of equals the last one: labels come late.
     ranked = sorted(
         (c.distinct > 1, c.label_score, place) for place, c in enumerate(asked) if c.label_score > 0
@@ -238,7 +237,7 @@ def find_roles(file: DataFile, choice: Choice, *, may_be_several: bool) -> Roles
                 f"no column looks like a {what} ({among}); name it with --{what}", path=path
             )
     ids = (c.name for c in rest.values() if c.name not in label and c.words & ID_WORDS)
-    name = choice.id if choice.id is not None else next((n for n in ids if rest[n].is_unique), "")
+    row_id = next((n for n in ids if rest[n].is_unique), None)
     others = [c.name for c in likely if c.name not in label and c.distinct > 1]
     if others:
         shown = "columns" if len(others) > 1 else "column"
@@ -249,8 +248,8 @@ def find_roles(file: DataFile, choice: Choice, *, may_be_several: bool) -> Roles
     if not split and (doubt := _doubt_split(rest.values())):
         notes.append(doubt)
     why = {"text": why_text, "label": why_label, "split": "its values name splits" if split else ""}
-    why["id"] = "as given" if choice.id else "named so, every row has its own" if name else ""
-    return Roles(text, label, name or None, split, why, notes)
+    why["id"] = "named so, every row has its own" if row_id else ""
+    return Roles(text, label, row_id, split, why, notes)
 
 
 def _objects(name: str) -> str:

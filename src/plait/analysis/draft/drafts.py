@@ -28,15 +28,14 @@ DATA = "data"
 """Folder beside the recipe for data sets of the Hub."""
 MOST_SHOWN = 3
 """Files whose problems an error names."""
-_KEYS = ("text", "label", "id", "kind", "labels", "range")
+_KEYS = ("text", "label", "kind", "labels")
 
 
 @dataclass(frozen=True)
 class Request:
     """What the user said; what is left out is guessed.
 
-    Values of `text`, `label`, `id`, `kind`, `labels` and `range` are 'VALUE' for every task or
-    'TASK=VALUE' for one.
+    `text`, `label`, `kind` and `labels` have 'VALUE' for every task or 'TASK=VALUE' for one.
     """
 
     tasks: Sequence[str] = ()
@@ -45,10 +44,8 @@ class Request:
     """SPLIT=FILE: the split of a file."""
     text: Sequence[str] = ()
     label: Sequence[str] = ()
-    id: Sequence[str] = ()
     kind: Sequence[str] = ()
     labels: Sequence[str] = ()
-    range: Sequence[str] = ()
     encoder: str = "packaged"
     separator: str | None = None
     """Between the columns of all files; guessed if None."""
@@ -158,10 +155,4 @@ def _read_wishes(task: str, said: Mapping[str, Mapping[str, str]]) -> Wishes:
     text = listed("text")
     if len(text) > 2:
         raise UsageError(f"--text {own['text']!r} names {len(text)} columns; a task has 1 or 2")
-    try:
-        ends = tuple(map(float, listed("range")))
-    except ValueError:
-        ends = (0.0,)
-    if len(ends) not in (0, 2):
-        raise UsageError(f"--range {own['range']!r} is not of the form LOW,HIGH")
-    return Wishes(Choice(text, own["label"], own["id"]), own["kind"], listed("labels"), ends)
+    return Wishes(Choice(text, own["label"]), own["kind"], listed("labels"))

@@ -37,7 +37,6 @@ class Wishes:
     columns: Choice = field(default_factory=Choice)
     kind: str | None = None
     labels: tuple[str, ...] = ()
-    range: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def draft_task(group: Group, wishes: Wishes) -> TaskDraft:
     notes += _drop_unfit(files, roles)
     labelled = [file for split in ("train", "dev") for file in files[split]]
     kind, guess = _guess_kind(roles, labelled, wishes.kind)
-    table = _make_table(group.name, roles, kind, guess, wishes)
+    table = _make_table(roles, kind, guess, wishes)
     own = [(split, _name_files(files, roles, split)) for split in SPLITS]
     tables = {split: found for split, found in own if found}
     config = validate(TaskConfig, table | tables, f"task {group.name}")
@@ -150,18 +149,11 @@ def _guess_kind(roles: Roles, files: Sequence[DataFile], chosen: str | None) -> 
         raise UsageError(f"{where} {error}") from error
 
 
-def _make_table(name: str, roles: Roles, kind: str, guess: Guess, wishes: Wishes) -> dict[str, Any]:
+def _make_table(roles: Roles, kind: str, guess: Guess, wishes: Wishes) -> dict[str, Any]:
     """Return a task's settings as a recipe has them, without its files."""
     settings = dict(guess.settings)
     if wishes.labels:
         settings["labels"] = list(wishes.labels)
-    if wishes.range and "range" not in settings:
-        raise UsageError(
-            f"--range has the ends of a score, but the kind of {name} is {kind}; say --kind "
-            f"{name}=score, or --range TASK=LOW,HIGH for the one that is meant"
-        )
-    if wishes.range:
-        settings["range"] = list(wishes.range)
     table = {"kind": kind} | {k: settings[k] for k in ("labels", "range") if k in settings}
     for key, columns in (("text", roles.text), ("label", roles.label)):
         table[key] = columns[0] if len(columns) == 1 else list(columns)
