@@ -180,7 +180,7 @@ def train_drafts(
 ) -> dict[str, tuple[Answer, Notes]]:
     """Do what `plait new DIR FILE...` and `plait train` do; return each task's answers.
 
-    The draft holds out its own dev rows from the training rows, as for a user with one file a task.
+    The draft holds out dev rows from the training rows, as for a user with one file a task.
     """
     import plait
     from plait.analysis.draft import Request, draft_recipe
@@ -191,9 +191,9 @@ def train_drafts(
         for setup in setups
     ]
     columns = [f"{setup.task.name}={','.join(setup.task.columns)}" for setup in setups]
-    with draft_recipe(files, Request(encoder=one.encoder, seed=seed, text=columns)) as draft:
+    with draft_recipe(files, Request(encoder=one.encoder, text=columns)) as draft:
         recipe = draft.write(one.folder / "draft")[0]
-    config = plait.read_recipe(recipe, one.overrides)
+    config = plait.read_recipe(recipe, [*one.overrides, f"seed={seed}"])
     outcome = plait.train(config, one.folder / "run")
     model = plait.Predictor.load(outcome.folder)
     return {setup.task.name: _ask(model, setup.task.name, setup) for setup in setups}

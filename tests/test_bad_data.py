@@ -146,17 +146,12 @@ REFUSED: dict[str, tuple[Sequence[str], list[Any], str]] = {
     "as many classes as rows": (
         ("text", "label"),
         rows([f"class {i}" for i in range(20)]),
-        "column 'label' has 20 different values in 20 rows, which are no classes",
-    ),
-    "equal texts": (
-        ("text", "label"),
-        [("the film .", ("bad", "fine")[i % 2]) for i in range(20)],
-        "none of its 20 training rows can be held out for dev, as each class has too few",
+        "column 'label' has 20 different values in 20 rows, which are not classes",
     ),
     "empty texts": (
         ("text", "label"),
         [("", ("bad", "fine")[i % 2]) for i in range(20)],
-        r"no row can be trained on \(20 empty text\)",
+        r"no row can be trained on: .*\(20 empty text; first at line 2\)",
     ),
 }
 
@@ -174,6 +169,14 @@ def test_a_draft_says_why_there_is_none(tmp_path, name):
         made.write(tmp_path / "new")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_draft_of_equal_texts_has_no_dev(tmp_path):
+    lines = [("the film .", ("bad", "fine")[i % 2]) for i in range(20)]
+    with draft(write(tmp_path / "rows.csv", ("text", "label"), lines)) as made:
+        (task,) = made.tasks
+    assert task.dev_fraction is None
+    assert any("too few different texts could be held out" in note for note in task.notes)
 
 
 # --- estimators --------------------------------------------------------------------------

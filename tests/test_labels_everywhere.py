@@ -189,5 +189,5 @@ def test_data_are_checked(labels_run, words):
     recipe = labels_run.parent / "tiny" / "recipe.toml"
     found = json.loads(words("check", recipe, "--mislabelled", "--json"))
     told = [f["sentence"] for f in found["findings"] if f["task"] == "moods"]
-    assert "rows with several labels are not looked through for wrong ones" in told
-    assert any("are in train as well" in sentence for sentence in told)
+    assert "labels of rows with several labels are not checked" in told
+    assert any("also in train" in sentence for sentence in told)

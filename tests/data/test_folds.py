@@ -84,3 +84,56 @@ def test_rows_of_one_group_are_on_one_side(grouped):
         without = [ids(load(recipe, split, *options)) for split in ("dev", "train")]
         apart += bool(set.intersection(*({authors[i] for i in rows} - {""} for rows in without)))
     assert apart  # else the test says nothing
+
+
+# --- dev_fraction ------------------------------------------------------------------------
+
+SHARE = ("tasks.mood.dev=[]", "tasks.mood.dev_fraction=0.3")
+
+
+def test_a_share_of_the_training_rows_is_dev(tiny_recipe):
+    recipe = tiny_recipe()
+    every = ids(load(recipe, "train"))
+    dev, train = (ids(load(recipe, split, *SHARE)) for split in ("dev", "train"))
+    assert sorted(dev + train) == sorted(every)
+    assert 0.1 * len(every) < len(dev) < 0.5 * len(every)
+    assert dev == ids(load(recipe, "dev", *SHARE, "seed=2"))  # runs of several seeds share dev
+    larger = ids(load(recipe, "dev", SHARE[0], "tasks.mood.dev_fraction=0.6"))
+    assert set(dev) < set(larger)
+
+
+def test_dev_files_come_before_a_share(tiny_recipe):
+    recipe = tiny_recipe()
+    for split in ("dev", "train"):
+        assert ids(load(recipe, split, SHARE[1])) == ids(load(recipe, split))
+
+
+def test_folds_are_dealt_from_the_rows_that_a_share_leaves(tiny_recipe):
+    recipe = tiny_recipe()
+    share = set(ids(load(recipe, "dev", *SHARE)))
+    folds = (*SHARE, "data.folds=2")
+    dev, train = (set(ids(load(recipe, split, *folds))) for split in ("dev", "train"))
+    assert not share & (dev | train)
+    left = (*folds, "data.leave_out=true")
+    assert set(ids(load(recipe, "dev", *left))) == share
+    assert set(ids(load(recipe, "train", *left))) == train
+
+
+def test_rows_of_a_group_are_held_out_together(grouped):
+    recipe, authors = grouped
+    dev, train = (ids(load(recipe, split, *SHARE, GROUP)) for split in ("dev", "train"))
+    assert sorted(dev + train) == sorted(authors)
+    assert not ({authors[i] for i in dev} & {authors[i] for i in train}) - {""}
+
+
+def test_a_share_is_held_out_of_other_tasks(tiny_recipe):
+    recipe = tiny_recipe()
+    path = recipe.parent / "mood-train.csv"
+    options = (*SHARE, "data.drop_overlap=true")
+    dev = set(load(recipe, "dev", *SHARE)["mood"].texts())
+    (recipe.parent / "more.csv").write_bytes(path.read_bytes())
+    more = "tasks.more={kind='classes',labels=['bad','good'],text='text',label='label',"
+    more += "id='id',bad_rows='skip',train='more.csv'}"
+    found = set(load(recipe, "train", *options, more)["more"].texts())
+    assert found
+    assert not found & dev

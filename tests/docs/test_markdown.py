@@ -25,7 +25,7 @@ from doc_blocks import (
 )
 
 import plait
-from plait.analysis.audit import read_own
+from plait.analysis.audit import read_probes
 from plait.cli import app
 from plait.config import list_recipes, read_ensemble, read_recipe
 from plait.inference.build import build_tasks
@@ -236,7 +236,7 @@ def test_recipes_are_valid(block: Block, tmp_path: Path):
     own = tomllib.loads(block.text)
     if "probes" in own:
         (tmp_path / "words.toml").write_text(block.text, encoding="utf-8")
-        read_own(tmp_path / "words.toml")
+        read_probes(tmp_path / "words.toml")
         return
     tasks = own.get("tasks", {})
     whole = (bool(tasks) and all("kind" in task for task in tasks.values())) or "ensemble" in own

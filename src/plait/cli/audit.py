@@ -75,9 +75,9 @@ def audit(
     else:
         require_writable(run, "the result")
     with Display() as display:
-        from plait.analysis.audit import read_own
+        from plait.analysis.audit import read_probes
 
-        own = None if words is None else read_own(words)
+        own = None if words is None else read_probes(words)
         english = own is None or own.english
         answerer = load_watched(run, "auto", display, "probing")
         texts = _read_texts(answerer, task, data, display) if rows else {}

@@ -107,7 +107,7 @@ def _plan(
         config = read_recipe(recipe, overrides)
         if any(config.name == c.name for runs in found.values() for c, _ in runs.values()):
             raise UsageError(f"{recipe} is called {config.name!r}, as another recipe; rename it")
-        if not any(task.dev for task in config.tasks.values()):
+        if not any(task.dev_files for task in config.tasks.values()):
             raise UsageError(f"{recipe} has no dev files, so there are no scores to compare")
         first = config.seed if first is None else first
         runs = {}

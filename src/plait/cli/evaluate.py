@@ -169,7 +169,7 @@ def check_labelled(
     files = [
         (name, task, file, path)
         for name, task in chosen.items()
-        for file in getattr(task, split)
+        for file in (task.dev_files if split == "dev" else getattr(task, split))
         for path in find_files(file.path, root, config.data.hint).values()
     ]
     if not files:

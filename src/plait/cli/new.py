@@ -70,7 +70,7 @@ def new(
     Tasks and splits are guessed from the file names (mood-train.csv, mood.dev.tsv), the columns
     from their content. Every guess is shown with its reason. To replace a guess, give it for all
     tasks (--label topic) or for one (--label mood=topic); options are repeatable. If a task has no
-    dev file, 10% of its rows are held out and written to DIR/data.
+    dev file, the recipe holds out 10% or 20% of its training rows. Data files are not changed.
     """
     from plait.errors import UsageError
 
@@ -80,7 +80,7 @@ def new(
 
     with Display() as display:
         display.begin("reading the files")
-        from plait.analysis.draft import Reading, Request, draft_recipe
+        from plait.analysis.draft import Request, draft_recipe
         from plait.analysis.draft.drafts import check_free
 
         if not dry_run:
@@ -92,7 +92,7 @@ def new(
             label=label or (),
             kind=kind or (),
             labels=labels or (),
-            reading=Reading(read_separator(separator)),
+            separator=read_separator(separator),
         )
         draft = draft_recipe(files or (), request)
     with draft:

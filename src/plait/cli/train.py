@@ -171,7 +171,7 @@ def next_commands(out: Path, data: str | None, config: RunConfig) -> str:
     texts = ["First text.", "Second text."] if task.is_pair else ["Your own sentence."]
     predict = ["plait", "predict", str(out), "--task", name]
     lines = [f"{shlex.join(predict)} " + " ".join(f'"{text}"' for text in texts)]
-    if any(task.dev for task in config.tasks.values()):
+    if any(task.dev_files for task in config.tasks.values()):
         evaluate = ["plait", "evaluate", str(out), *(["--data", data] if data else [])]
         lines.insert(0, shlex.join([*evaluate, "--errors", "5"]))
     return "\n".join(f"  {line}" for line in lines)

@@ -162,6 +162,10 @@ class TaskConfig(Section, TaskSpec):
     """Files to train on: one, or a list."""
     dev: Files = ()
     """Files to choose the best checkpoint by."""
+    dev_fraction: float | None = Field(default=None, gt=0, lt=1)
+    """Share of the training rows that is held out as dev where there are no dev files. Which rows
+    depends on their texts alone, not on the seed; equal texts, and rows of one `group`, stay
+    together."""
     test: Files = ()
     """Files to answer in the end; labels are not needed for `plait predict --split test`."""
     unlabelled: Files = ()
@@ -229,6 +233,16 @@ class TaskConfig(Section, TaskSpec):
         if scaled and not self.kind.takes_scale:
             raise ValueError(f"{scaled[0]} has a scale, which is for kind = 'score'")
         return self
+
+    @property
+    def dev_files(self) -> Files:
+        """Files that dev rows are read from: those of dev, or of train with `dev_fraction`."""
+        return self.dev if self.held_out_fraction is None else self.train
+
+    @property
+    def held_out_fraction(self) -> float | None:
+        """Share of the training rows that is held out as dev; None where dev has files."""
+        return None if self.dev or not self.train else self.dev_fraction
 
     def build_reader(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,8 @@ class HeldOut:
     @cached_property
     def files(self) -> frozenset[Path]:
         """The dev and test files themselves, wherever links lead."""
-        whole = (split for split in self.splits if not split.fold)  # a fold is of training files
+        # A fold, and the rows of `dev_fraction`, are in training files.
+        whole = (split for split in self.splits if split.source == split.split)
         return frozenset(file.path.resolve() for split in whole for file in split.files)
 
     @cached_property
@@ -117,15 +119,18 @@ class HeldOut:
 
 
 def find_held_out(config: RunConfig, root: Path | None) -> HeldOut:
-    """Gather what a recipe holds out: all dev and test files, and with `data.folds` the fold."""
+    """Gather what a recipe holds out: dev and test files, the fold, and rows of `dev_fraction`."""
     fold = config.data.deal()
     splits, missing = [], []
     for name, task in (*config.tasks.items(), *config.held_out.items()):
+        # Read as training reads it, so that the same rows are drawn and dealt.
+        policy = task.bad_rows or config.data.bad_rows
+        hint, seed = config.data.hint, config.seed
         if fold and task.train:
-            # Read as training reads it, so that the same rows are drawn and dealt.
-            policy = task.bad_rows or config.data.bad_rows
-            hint, seed = config.data.hint, config.seed
             splits.append(Split(name, task, "dev", root, policy, seed, True, hint, fold))
+        if task.held_out_fraction is not None:
+            with suppress(DataError):  # reading the training rows says which file is missing
+                splits.append(Split(name, task, "dev", root, policy, seed, True, hint))
         for split in HELD_OUT:
             for file in getattr(task, split):
                 try:

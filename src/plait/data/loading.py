@@ -13,7 +13,7 @@ from plait.data.store import load_split
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from plait.config import RunConfig
+    from plait.config import RunConfig, TaskConfig
     from plait.data.heldout import HeldOut
     from plait.data.split import SplitName
     from plait.data.store import Dataset
@@ -36,7 +36,6 @@ def load_data(
     """Read one split of every task that has files for it, or of those of `tasks`."""
     root = find_root(config.data, data)
     fold = config.data.deal(split)
-    files = "train" if fold and split == "dev" else split
     held_out = find_held_out(config, root) if split in ("train", "unlabelled") else None
     found = {
         name: load_split(
@@ -57,9 +56,16 @@ def load_data(
             progress=None if progress is None else name_progress(progress, f"{name} {split}"),
         )
         for name, task in config.tasks.items()
-        if getattr(task, files) and (tasks is None or name in tasks)
+        if has_rows(task, split, fold) and (tasks is None or name in tasks)
     }
     return found if held_out is None else hold_out(found, held_out)
+
+
+def has_rows(task: TaskConfig, split: SplitName, fold: tuple[int, int] | None) -> bool:
+    """Return whether a task has files that a split is read from."""
+    if split == "dev":
+        return bool(task.train if fold else task.dev_files)
+    return bool(getattr(task, split))
 
 
 def hold_out(datasets: Mapping[str, Dataset], held_out: HeldOut) -> dict[str, Dataset]:

@@ -29,7 +29,7 @@ WHITESPACE = "".join(c for c in map(chr, range(0x10000)) if c.isspace())
 """What str.strip strips; pyarrow's own notion of space leaves a few of them."""
 
 NUM_PLACES = 3
-"""Skipped rows whose place a report names."""
+"""Skipped rows whose place a report names by default."""
 NUM_VALUES = 5
 """Values of a column that a report names."""
 
@@ -125,6 +125,7 @@ class RowReader:
         bad_rows: BadRows,
         *,
         keep_empty: bool = False,
+        most_places: int = NUM_PLACES,
         way_past: str = "pass over it: bad_rows = 'skip'",
         constant: str | None = None,
         where: Mapping[str, Collection[str]] | None = None,
@@ -136,6 +137,7 @@ class RowReader:
         """
         self.source, self.columns, self.labels = source, columns, labels
         self.bad_rows, self.keep_empty, self.way_past = bad_rows, keep_empty, way_past
+        self.most_places = most_places
         self.constant = None if labels is None or constant is None else labels.read(constant)
         self.where = where or {}
         self._rows = self._others = 0
@@ -170,7 +172,7 @@ class RowReader:
     def _note(self, bad: list[BadRow]) -> None:
         if self.bad_rows == "skip":
             self._skipped.update(row.reason for row in bad)
-            self._first += bad[: NUM_PLACES - len(self._first)]
+            self._first += bad[: self.most_places - len(self._first)]
             return
         source, row = self.source, bad[0]
         place = source.lines([row.number])[0]

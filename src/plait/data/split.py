@@ -16,7 +16,7 @@ from plait.data.digests import file_digest
 from plait.data.files import open_source
 from plait.data.fingerprints import fingerprint
 from plait.data.folders import find_files
-from plait.data.rows import FileReport, RowReader, Rows, join_rows
+from plait.data.rows import NUM_PLACES, FileReport, RowReader, Rows, join_rows
 from plait.data.source import Columns
 from plait.errors import DataError, NoRowsError, RecipeError
 from plait.tasks import TaskSpec
@@ -36,6 +36,9 @@ Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes done and bytes in all."""
 
 SplitName = Literal["train", "dev", "test", "unlabelled"]
+
+SHARE_SALT = np.uint64(0x5851F42D4C957F2D)
+"""Makes the rows of `dev_fraction` independent of those of a fold."""
 
 NOT_ROWS = {"inputs", "text", "threshold", "both_orders"}
 """Settings of a task that its rows do not depend on."""
@@ -109,6 +112,8 @@ class Split:
     """What dev and test have; asked for by `drop_overlap` and by what makes new pairs."""
     grouped: bool = False
     """Whether rows come with what they belong to, which a fold asks for by itself."""
+    most_places: int = NUM_PLACES
+    """Skipped rows of a file whose place its report names."""
     reports: list[FileReport] = field(default_factory=list, init=False)
     """What became of each file's rows, once they have been read."""
     extensions: list[Extension] = field(default_factory=list, init=False)
@@ -121,7 +126,9 @@ class Split:
         self.bad_rows = "error" if keep else (self.task.bad_rows or self.bad_rows)
         if self.split in ("test", "unlabelled"):
             self.fold = None
-        self.source: SplitName = "train" if self.fold else self.split
+        self.fraction = self.task.held_out_fraction if self.split in ("train", "dev") else None
+        is_dealt = self.fold is not None or self.fraction is not None
+        self.source: SplitName = "train" if is_dealt else self.split
         self.entries: tuple[FileConfig, ...] = getattr(self.task, self.source)
         if not self.entries:
             raise RecipeError(f"task {self.task_name!r} has no {self.split} files")
@@ -207,7 +214,7 @@ class Split:
             self._label_columns(config),
             name or None,
             where,
-            (group or None) if self.fold or self.grouped else None,
+            (group or None) if self.fold or self.fraction or self.grouped else None,
         )
         label_map = task.label_map if config.label_map is None else config.label_map
         said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
@@ -279,8 +286,12 @@ class Split:
             described["separator"] = task.label_separator
         if self.fold:
             described["fold"] = [self.split, self.seed, *self.fold]
-            if any(groups := [file.columns.group for file in self.files]):
-                described["groups"] = groups
+        if self.fraction:
+            described["dev_fraction"] = [self.split, self.fraction]
+        # Groups are read only where rows are dealt, unless they are asked for.
+        groups = [file.columns.group for file in self.files]
+        if (self.fold or self.fraction) and any(groups):
+            described["groups"] = groups
         return described
 
     def rows(self, progress: Progress | None = None) -> Iterator[Rows]:
@@ -382,19 +393,26 @@ class Split:
         return [found[row] for row in wanted]
 
     def _deal(self, rows: Rows) -> Rows:
-        """Keep the rows of this side of the fold.
+        """Keep the rows of this side of `dev_fraction` and of the fold.
 
-        A row's part follows from the seed and from what it says, or what its group is called, so
-        that one that stands there twice is never on both sides.
+        A row's side follows from its texts, or from the name of its group, so that equal rows are
+        never on both sides. Which fold it is in depends on the seed too. With folds, dev and train
+        are both taken from the rows that `dev_fraction` leaves.
         """
-        if self.fold is None:
+        if self.fold is None and self.fraction is None:
             return rows
-        number, count = self.fold
-        # Mixed once more with the seed: fingerprints alone would deal alike under every seed.
-        salt = np.random.SeedSequence([self.seed, count]).generate_state(1, np.uint64)
-        mixed = (name_groups(rows) ^ salt) * np.uint64(0x9E3779B97F4A7C15)
-        held = (mixed >> np.uint64(32)) % np.uint64(count) == number - 1
-        return rows.take(np.flatnonzero(held if self.split == "dev" else ~held))
+        keys = name_groups(rows)
+        kept = np.ones(len(rows), bool)
+        if self.fraction is not None:
+            held = _mix(keys ^ SHARE_SALT) < np.uint64(self.fraction * 2**32)
+            kept = held if self.split == "dev" and self.fold is None else ~held
+        if self.fold is not None:
+            number, count = self.fold
+            # Mixed with the seed: fingerprints alone would deal alike under every seed.
+            salt = np.random.SeedSequence([self.seed, count]).generate_state(1, np.uint64)
+            held = _mix(keys ^ salt) % np.uint64(count) == number - 1
+            kept &= held if self.split == "dev" else ~held
+        return rows.take(np.flatnonzero(kept))
 
     def _read(self, file: _File) -> RowReader:
         config = file.config
@@ -409,6 +427,7 @@ class Split:
                 labels,
                 self.bad_rows,
                 keep_empty=not (self.labelled or self.trains),  # each is wanted back
+                most_places=self.most_places,
                 constant=plain_text(config.constant),
                 where={
                     column: {str(plain_text(value)) for value in values}
@@ -474,6 +493,11 @@ class Split:
     def _generator(self, salt: str) -> np.random.Generator:
         digest = hashlib.blake2b(f"{self.task_name}\0{self.source}\0{salt}".encode()).digest()
         return np.random.default_rng([self.seed, *np.frombuffer(digest[:16], np.uint32)])
+
+
+def _mix(keys: Hashes) -> Hashes:
+    """Return 32 well-mixed bits of each key."""
+    return (keys * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
 
 
 def name_groups(rows: Rows) -> Hashes:

@@ -181,7 +181,7 @@ def _data_rows(config: RunConfig, info: Mapping[str, Any]) -> Iterator[list[str]
         return [name, title, ", ".join(map(_file, files)), rows, licence or "unknown"]
 
     for name, task in config.tasks.items():
-        splits = {"train": task.train, "unlabelled": task.unlabelled, "dev": task.dev}
+        splits = {"train": task.train, "unlabelled": task.unlabelled, "dev": task.dev_files}
         for split, files in splits.items():
             if files or counts.get(split, {}).get(name):
                 yield row(name, split, split, files, task.licence)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from plait.analysis.check.rows import Progress
     from plait.config import RunConfig
+    from plait.data.loading import Progress
     from plait.model.inference import Form
     from plait.model.interface import Encoder
 

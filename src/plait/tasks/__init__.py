@@ -2,7 +2,8 @@
 
 from plait.tasks.binary import Binary
 from plait.tasks.classes import Classes
-from plait.tasks.kind import TASK_KINDS, Kind, TaskScores, Verdicts
+from plait.tasks.guess import Guess, LabelColumn
+from plait.tasks.kind import TASK_KINDS, Kind, TaskScores, Verdicts, guess_kind
 from plait.tasks.label_sets import Labels
 from plait.tasks.score import Score
 from plait.tasks.spec import TaskSpec
@@ -11,10 +12,13 @@ __all__ = [
     "TASK_KINDS",
     "Binary",
     "Classes",
+    "Guess",
     "Kind",
+    "LabelColumn",
     "Labels",
     "Score",
     "TaskScores",
     "TaskSpec",
     "Verdicts",
+    "guess_kind",
 ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from plait.tasks.classes import Classes
+from plait.tasks.guess import Guess
 from plait.tasks.kind import TASK_KINDS
-from plait.tasks.reading import LabelReader
+from plait.tasks.reading import LabelReader, plain_text
 from plait.tasks.regression import Linear, fit_yes
 
 if TYPE_CHECKING:
@@ -17,7 +19,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from plait.tasks.guess import LabelColumn
     from plait.tasks.kind import Bools, Floats
+
+YES_NO = (
+    ("no", "yes"),
+    ("false", "true"),
+    ("n", "y"),
+    ("f", "t"),
+    ("neg", "pos"),
+    ("negative", "positive"),
+)
+"""Words for no and yes. Labels in the first two pairs need no names in a recipe."""
 
 
 @TASK_KINDS.register("binary")
@@ -36,6 +49,28 @@ class Binary(Classes):
         """Check the number of labels."""
         if len(self.labels) != 2:
             raise ValueError(f"a binary task has 2 labels, not {len(self.labels)}")
+
+    @classmethod
+    def guess(cls, column: LabelColumn, *, chosen: bool = False) -> Guess | None:
+        """Guess from 0 and 1, -1 and 1, or two words of which one means no."""
+        values = sorted(set(column.numbers.values()))
+        if values and set(values) <= {0, 1}:
+            return Guess("0 and 1", strays=column.strays)
+        if values == [-1, 1]:
+            return Guess("-1 and 1", {"label_map": {"-1": 0.0, "1": 1.0}}, column.strays)
+        words = column.spellings
+        if not values and len(words) == 2 and (ordered := _order(words[0], words[1])):
+            is_default = tuple(map(str.casefold, ordered)) in YES_NO[:2]
+            settings = {} if is_default else {"labels": list(ordered)}
+            return Guess(f"{ordered[0]} and {ordered[1]}", settings)
+        if not chosen:
+            return None
+        if len(values or words) != 2:
+            raise ValueError(f"has {len(values or words)} different values; binary has two")
+        if values:
+            named = {plain_text(value) or "": float(i) for i, value in enumerate(values)}
+            return Guess("two numbers", {"label_map": named}, column.strays)
+        return Guess("two words", {"labels": words})
 
     def reader(
         self,
@@ -62,3 +97,14 @@ class Binary(Classes):
 
         yes = expit(outputs)
         return np.concatenate([1 - yes, yes], axis=1)
+
+
+def _order(first: str, second: str) -> tuple[str, str] | None:
+    """Return two words as no and yes; None where it is not clear which is which."""
+    for no, yes in ((first, second), (second, first)):
+        pair = no.casefold(), yes.casefold()
+        if pair in YES_NO or re.fullmatch(
+            rf"(?:not?|non|un|in)[-_ ]?{re.escape(pair[1])}", pair[0]
+        ):
+            return no, yes
+    return None

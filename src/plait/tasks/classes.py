@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from plait.tasks.guess import MOST_CLASSES, Guess
 from plait.tasks.kind import TASK_KINDS, Form, Kind, Method, TaskScores, Verdicts
 from plait.tasks.metrics import (
     accuracy,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from plait.tasks.guess import LabelColumn
     from plait.tasks.kind import Floats, Ints
 
 
@@ -59,6 +61,25 @@ class Classes(Kind):
     def words(self) -> tuple[str, ...]:
         """The classes' names."""
         return self.labels
+
+    @classmethod
+    def guess(cls, column: LabelColumn, *, chosen: bool = False) -> Guess | None:  # noqa: ARG003
+        """Guess classes from words or from whole numbers."""
+        values = sorted(set(column.numbers.values()))
+        if values and all(value.is_integer() for value in values):
+            low, high = int(values[0]), int(values[-1])
+            shown = f"whole numbers from {low} to {high}"
+            if low == 0 and 2 * len(values) > high:  # gaps are classes without rows
+                return Guess(shown, {"labels": high + 1}, column.strays)
+            numbers = [str(int(value)) for value in values]
+            return Guess(f"{len(values)} different {shown}", {"labels": numbers}, column.strays)
+        words = column.spellings
+        if len(words) > MOST_CLASSES or (len(words) > 0.5 * column.num_rows > 5):
+            raise ValueError(
+                f"has {len(words):,} different values in {column.num_rows:,} rows, which are not "
+                "classes; name another column with --label"
+            )
+        return Guess(f"{len(words)} different words", {"labels": words})
 
     def reader(
         self,

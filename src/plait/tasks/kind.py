@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.registry import Registry
+from plait.tasks.guess import Guess
 from plait.types import Prediction
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from plait.tasks.guess import LabelColumn
     from plait.tasks.reading import LabelReader
     from plait.tasks.regression import Linear
 
@@ -125,6 +127,14 @@ class Kind(ABC):
         """Return the name, or a table with the settings that are not keys of [tasks.NAME]."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in FLAT}
         return {"name": self.name, **own} if own else self.name
+
+    @classmethod
+    def guess(cls, column: LabelColumn, *, chosen: bool = False) -> Guess | None:  # noqa: ARG003
+        """Return a task's settings if a label column looks like this kind, else None.
+
+        If the user chose the kind, raise ValueError where the column does not fit.
+        """
+        return None
 
     def check_columns(self, num: int) -> None:  # noqa: ARG002
         """Raise ValueError if a task of this kind cannot have `num` label columns (2 or more)."""
@@ -268,3 +278,20 @@ FLAT = ("labels", "threshold", "range")
 """Settings of kinds that are keys of [tasks.NAME] itself; others stand in the table `kind`."""
 
 TASK_KINDS: Registry[Kind] = Registry("task-kind", "labels and answers of a task")
+
+
+def guess_kind(column: LabelColumn, chosen: str | None = None) -> tuple[str, Guess]:
+    """Return the kind of task that a label column is for, or the user's choice, and its settings.
+
+    Raises ValueError, with the end of a sentence about the column, where no kind fits.
+    """
+    if chosen is not None:
+        kind = TASK_KINDS[chosen]
+        if column.has_lists and not kind.columns_name_labels:
+            raise ValueError("holds lists of labels; that is --kind labels")
+        return chosen, kind.guess(column, chosen=True) or Guess("as given")
+    # Almost any column can be classes, so that kind comes last.
+    for name in sorted(TASK_KINDS, key=lambda name: name == "classes"):
+        if (found := TASK_KINDS[name].guess(column)) is not None:
+            return name, found
+    raise ValueError("fits no kind of task")

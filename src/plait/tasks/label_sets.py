@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from plait.tasks.guess import SEPARATORS, Guess
 from plait.tasks.kind import TASK_KINDS, Column, Form, Kind, Method, TaskScores, Verdicts
 from plait.tasks.metrics import (
     average_precision,
@@ -17,7 +19,7 @@ from plait.tasks.metrics import (
     list_classes,
     subset_accuracy,
 )
-from plait.tasks.reading import LabelReader, LabelSetReader
+from plait.tasks.reading import LIST_MARK, LabelReader, LabelSetReader
 from plait.tasks.regression import Linear, fit_yes
 from plait.types import Prediction
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from plait.tasks.guess import LabelColumn
     from plait.tasks.kind import Floats, Ints
 
 
@@ -71,6 +74,33 @@ class Labels(Kind):
     def width(self) -> int | None:
         """0 or 1 for each label."""
         return len(self.labels)
+
+    @classmethod
+    def guess(cls, column: LabelColumn, *, chosen: bool = False) -> Guess | None:
+        """Guess from lists, or from labels with a separator between them."""
+        # A list as a program prints it: ['late', 'angry'].
+        printed = [value for value in column.counts if re.search(r"""[,'"]""", value)]
+        if printed and all(value[0] == "[" and value[-1] == "]" for value in column.counts):
+            raise ValueError(
+                f"has lists written as text, such as {printed[0][:40]!r}; write their labels with "
+                "; between them, or save the lists as JSON lines or Parquet"
+            )
+        if column.decimal_comma and not chosen:
+            return None
+        if (found := column.split(chosen=chosen)) is None:
+            if chosen:
+                raise ValueError(
+                    "has one label a row, with no |, ; or , between several; that is --kind classes"
+                )
+            return None
+        mark, labels = found
+        shown = f"several labels a row, {mark!r} between them"
+        if mark == LIST_MARK:
+            shown = "lists of labels"
+            free = (sign for sign in SEPARATORS if not any(sign in label for label in labels))
+            mark = next(free, SEPARATORS[0])
+        settings = {"labels": labels, "label_separator": mark}
+        return Guess(f"{shown}; {len(labels)} different ones", settings)
 
     def check_columns(self, num: int) -> None:
         """Raise ValueError unless there is a column for each label."""

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from plait.tasks.guess import (
+    FEW_NUMBERS,
+    FIRM_LABEL_WORDS,
+    MOST_CLASSES,
+    SCORE_WORDS,
+    Guess,
+    is_number,
+)
 from plait.tasks.kind import SHIFT, TASK_KINDS, Column, Form, Kind, Method, TaskScores, Verdicts
 from plait.tasks.metrics import mae, mse, pearson, spearman
 from plait.tasks.reading import ScoreReader
@@ -18,7 +27,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from plait.tasks.guess import LabelColumn
     from plait.tasks.kind import Bools, Floats, Ints
+
+RANGES = ((0, 1), (-1, 1), (1, 5), (0, 5), (1, 7), (0, 10), (1, 10), (0, 100))
+"""Usual ranges of scores, the narrowest first."""
 
 APART = 0.2
 """Share of the range by which scores of equal texts may differ before they contradict."""
@@ -49,6 +62,36 @@ class Score(Kind):
     def span(self) -> float:
         """Length of the range."""
         return self.range[1] - self.range[0]
+
+    @classmethod
+    def guess(cls, column: LabelColumn, *, chosen: bool = False) -> Guess | None:
+        """Guess from numbers with fractions, from many numbers, or from the column's name."""
+        if comma := column.decimal_comma:
+            raise ValueError(
+                f"has commas in its numbers, such as {comma!r}; write {comma.replace(',', '.')!r}, "
+                "or say --kind labels if they stand between labels"
+            )
+        values = sorted(set(column.numbers.values()))
+        if not values and chosen:
+            word = next(value for value in column.counts if not is_number(value))
+            raise ValueError(f"holds words, such as {word[:40]!r}, not scores; see --kind")
+        if not values:
+            return None
+        low, high = values[0], values[-1]
+        why = f"numbers from {low:g} to {high:g}"
+        if not chosen and all(value.is_integer() for value in values):
+            # Class numbers leave few gaps and have several rows each.
+            dense = low in (0, 1) and len(values) > 0.8 * (high - low + 1)
+            dense = dense and column.num_rows >= 5 * len(values) and len(values) <= MOST_CLASSES
+            are_classes = dense and bool(column.words & FIRM_LABEL_WORDS)
+            is_named = bool(column.words & SCORE_WORDS)
+            if {*values} in ({0}, {1}, {0, 1}, {-1, 1}):
+                return None
+            if not is_named and (len(values) <= FEW_NUMBERS or are_classes):
+                return None
+            why = "named like a score" if is_named else f"{len(values)} different numbers"
+            why += f", from {low:g} to {high:g}"
+        return Guess(why, {"range": _usual_range(low, high)}, column.strays)
 
     def check_columns(self, num: int) -> None:
         """Accept several columns: votes, of which the mean is the score."""
@@ -180,3 +223,12 @@ class Score(Kind):
     def spell(self, prediction: Prediction, separator: str) -> str:  # noqa: ARG002
         """Return the number with four decimals."""
         return f"{prediction.value:.4f}"
+
+
+def _usual_range(low: float, high: float) -> list[float]:
+    """Return the narrowest usual range that holds the scores and is half filled by them."""
+    for first, last in RANGES:
+        if first <= low and high <= last and high - low > 0.5 * (last - first):
+            return [first, last]
+    first = math.floor(low)
+    return [first, max(math.ceil(high), first + 1)]

@@ -152,7 +152,7 @@ def train_ensemble(
         )
         scaled = _read_members_scalings(folder, note)
         result["calibrated"] = {name: sorted(s) for name, s in zip(places, scaled, strict=True)}
-    if any(task.dev for task in first.tasks.values()):
+    if any(task.dev_files for task in first.tasks.values()):
         model = load(folder, device=first.device)
         watched = model if progress is None else model.watched(progress)
         result["dev"] = watched.evaluate("dev", data=data).to_json()

@@ -169,7 +169,7 @@ def find_kept(config: RunConfig, data: str | None) -> tuple[list[str], list[str]
     for name in (task for task in config.tasks if task not in trained):
         try:
             root = find_root(config.data, data)
-            for file in config.tasks[name].dev:
+            for file in config.tasks[name].dev_files:
                 find_files(file.path, root)
         except DataError as error:
             told.append(f"{name} is kept, but not scored: {error}")

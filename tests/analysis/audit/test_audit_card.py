@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from plait.analysis.audit import audit
-from plait.analysis.audit.card import LEAST, _judge
-from plait.analysis.audit.changes import find_praise
-from plait.analysis.audit.trials import Probe, Trial
+from plait.analysis.audit.card import LEAST, find_praise, judge
 from plait.inference.intervals import Interval
 from plait.inference.predictor import Predictor
 from plait.tasks import TaskSpec
@@ -60,34 +58,52 @@ def test_praise_is_read_off_labels(labels, weights):
 # --- words -------------------------------------------------------------------------------
 
 
-def probe(should="stay", count=30, way=0):
-    trials = [Trial((f"{i}",), (f"{i}!",), i, way=way) for i in range(count)]
-    return Probe("p", should, tuple(trials))
+RIGHT = {"share": 0.9, "interval": [0.8, 1]}
+MANY = 30
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "more", "verdict"),
     [
-        ((probe(count=LEAST - 1), 0.0, Interval(0, 0), None, None), "too few texts to say (9)"),
-        ((probe(), 0.0, Interval(0, 0.04), None, None), "changes 5% of answers or fewer"),
-        ((probe(), 0.2, Interval(0.1, 0.3), None, None), "changes more than 5% of answers"),
-        ((probe(), 0.05, Interval(0.01, 0.1), None, None), "changes 1% to 10% of answers"),
+        (("stay", LEAST - 1, 0.0, (0, 0)), {}, ("not judged", "too few texts (9)")),
+        (("stay", MANY, 0.0, (0, 0.04)), {}, ("no effect", "changes at most 5% of answers")),
+        (("stay", MANY, 0.2, (0.1, 0.3)), {}, ("effect", "changes more than 5% of answers")),
+        (("stay", MANY, 0.05, (0.01, 0.1)), {}, ("unclear", "changes 1% to 10% of answers")),
         (
-            (probe("move"), 0.25, Interval(0.2, 0.4), None, None),
-            "answered as the text beside itself in 75% (60% to 80%)",
+            ("move", MANY, 0.25, (0.2, 0.4)),
+            {},
+            ("no effect", "the model ignored the change in 75% of pairs (60% to 80%)"),
         ),
         (
-            (probe("move", way=1), 0.25, Interval(0.2, 0.4), None, None),
-            "change only: say with --positive which label praises",
+            ("move", MANY, 0.25, (0.2, 0.4)),
+            {"is_directed": True},
+            ("not judged", "not judged: name the positive label with --positive"),
         ),
         (
-            (probe("move", way=1), 0.2, Interval(0, 1), None, {"share": 0.9, "interval": [0.8, 1]}),
-            "moves the right way in 90% (80% to 100%)",
+            ("move", MANY, 0.2, (0, 1)),
+            {"right_way": RIGHT, "is_directed": True},
+            ("effect", "moves the right way in 90% (80% to 100%)"),
+        ),
+        (
+            ("agree", MANY, 0.2, (0.1, 0.3)),
+            {},
+            ("effect", "20% of equal texts get another answer than most (10% to 30%)"),
+        ),
+        (
+            ("stay", MANY, 0.5, (0.4, 0.6)),
+            {"neutral": {"farther_interval": [0.01, 0.1]}},
+            ("effect", "moves answers more than a neutral swap"),
+        ),
+        (
+            ("stay", MANY, 0.5, (0.4, 0.6)),
+            {"neutral": {"farther_interval": [-0.1, 0.1]}},
+            ("no effect", "no significant effect beyond a neutral swap"),
         ),
     ],
 )
-def test_verdicts_say_what_was_measured(given, words):
-    assert _judge(*given) == words
+def test_verdicts_say_what_was_measured(given, more, verdict):
+    should, sources, changed, ends = given
+    assert judge(should, sources, changed, Interval(*ends), **more) == verdict
 
 
 # --- a run -------------------------------------------------------------------------------

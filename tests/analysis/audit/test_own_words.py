@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plait.analysis.audit import audit, read_own
-from plait.analysis.audit.own import probe_own
+from plait.analysis.audit import audit, read_probes
+from plait.analysis.audit.probes import make_probes
 from plait.errors import UsageError
 from plait.inference.ensemble import load
 
@@ -41,11 +41,15 @@ def rng(_=""):
 
 
 def make(own, rows=ROWS, *, is_pair=False):
-    return {probe.name: probe for probe in probe_own(own, rows, rng, 9, is_pair=is_pair)}
+    return {
+        probe.name: probe
+        for probe in make_probes(rows, rng, 9, is_pair=is_pair, own=own, english=False)
+        if "your" in probe.name
+    }
 
 
 def test_sentences_are_filled(write):
-    probe = make(read_own(write(GERMAN)))["Namen, your sentences"]
+    probe = make(read_probes(write(GERMAN)))["Namen, your sentences"]
     groups = [{"Heike", "Katrin"}, {"Fatma", "Zeynep"}]
     assert len(probe.trials) == 8  # two sentences, four fillings
     for trial in probe.trials:
@@ -61,17 +65,32 @@ def test_sentences_are_filled(write):
     assert second.endswith(" an {und} {ging}.")  # other braces are the user's
 
 
+def test_words_in_rows_whole_and_without_english_articles(write):
+    found = make(read_probes(write(GERMAN)))
+    by_row = {trial.source: trial for trial in found["Namen, your words in rows"].trials}
+    assert by_row.keys() == {0, 2}
+    after = by_row[0].after[0]
+    assert after in {f"{word} und {word} wohnen in Bonn." for word in ("Fatma", "Zeynep")}
+    assert by_row[0].neutral == (ROWS[0], ("Katrin und Katrin wohnen in Bonn.",))
+    first, second, third = by_row[2].after[0].split(", ")
+    assert (first.split()[0], second.split()[0], third) == ("a", "an", "Fatmas")
+    (place,) = found["Orte, your words in rows"].trials
+    one, other = (text for (text,) in place.neutral)
+    assert one.split(": ")[1] == other.split(": ")[1] == ROWS[0][0]
+    assert one != other
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("neutral = [", "words.toml is not valid TOML"),
         ("", "words.toml: probes must be set"),
         ("probes = {}", "there is no [probes.NAME] in it"),
-        ("[probes.x]", "probes.x.words must be set"),
+        ("[probes.x]", "probes.x: words must be set"),
         ("[probes.x]\nwords = ['a', 'b']\nsentence = ['{word}']", "did you mean 'sentences'?"),
         ("[probes.x]\nwords = ['a']", "should be two groups or more"),
         ("[probes.x]\nwords = [['a'], []]", "should be two groups or more"),
-        ("[probes.x]\nwords = ['a', 'a']", "no word should be empty, or stand there twice"),
+        ("[probes.x]\nwords = ['a', 'a']", "no word should be empty or occur twice"),
         ("[probes.x]\nwords = 'ab'", "should be a list"),
         ("[probes.x]\nwords = ['a', 'b']\nsentences = ['c']", "there is no {word} in 'c'"),
         ("[probes.x]\nwords = ['a', 'b']\npairs = [['{word}']]", "probes.x.pairs.0.1"),
@@ -82,13 +101,13 @@ def test_sentences_are_filled(write):
 )
 def test_a_file_that_says_something_else(write, text, told):
     with pytest.raises(UsageError) as caught:
-        read_own(write(text))
+        read_probes(write(text))
     assert told in str(caught.value)
     assert "words.toml" in str(caught.value)
 
 
 def test_an_audit_without_english(tiny_run, write):
-    own = read_own(write(GERMAN))
+    own = read_probes(write(GERMAN))
     rows = {
         "mood": [("Heike war da, sehr gut.",)] * 12,
         "near": [("Heike kocht", "Es regnet")] * 12,

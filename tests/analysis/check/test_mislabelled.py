@@ -1,38 +1,20 @@
-"""Wrong labels are suspected by classifiers that are what they claim to be."""
+"""Rows with wrong labels are found, and rows that cannot be judged are not."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-import torch
 
 from plait.analysis.check import check_recipe
 from plait.analysis.check.mislabelled import (
+    NUM_FOLDS,
+    Labelled,
+    _judge_scores,
     find_suspects,
-    fit_classes,
-    thresholds_of,
+    make_folds,
 )
-
-
-def blobs(num_classes: int, count: int = 120) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(count) % num_classes
-    centres = 2 * torch.randn(num_classes, 6, generator=generator, dtype=torch.double)
-    return centres[labels] + torch.randn(count, 6, generator=generator, dtype=torch.double), labels
-
-
-@pytest.mark.parametrize("num_classes", [2, 4])
-@pytest.mark.parametrize("decay", [1.0, 30.0])
-def test_the_logistic_regression_is_sklearns(num_classes, decay):
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    features, labels = blobs(num_classes)
-    scaled = ((features - features.mean(0)) / features.std(0)).numpy()
-    # of two classes sklearn has one vector of weights, whose penalty is half that of our two
-    strength = 1 / decay if num_classes > 2 else 2 / decay
-    theirs = linear_model.LogisticRegression(C=strength, tol=1e-8, max_iter=2000)
-    expected = theirs.fit(scaled, labels.numpy()).predict_proba(scaled)
-    ours = fit_classes(features, labels, num_classes, decay)(features).softmax(1).numpy()
-    np.testing.assert_allclose(ours, expected, atol=2e-3)
 
 
 def test_suspects_by_hand():
@@ -40,64 +22,131 @@ def test_suspects_by_hand():
     probabilities = np.array(
         [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.2, 0.8], [0.45, 0.55], [0.97, 0.03]]
     )
-    thresholds = thresholds_of(labels, probabilities)
-    np.testing.assert_allclose(thresholds, [0.6, 0.46])
-    rows, likely = find_suspects(labels, probabilities, thresholds)
-    # rows 2 and 5 are denied, 5 the more surely; the others are as labelled
+    rows, likely = find_suspects(labels, probabilities, np.array([0.6, 0.46]))
+    # rows 2 and 5 are contradicted, 5 with more confidence; the others are as labelled
     assert rows.tolist() == [5, 2]
     assert likely.tolist() == [0, 1]
 
 
+def test_equal_rows_are_in_one_fold():
+    prints = np.random.default_rng(0).integers(0, 30, 200).astype(np.uint64)
+    folds = make_folds(prints)
+    assert {len(set(folds[prints == p])) for p in np.unique(prints)} == {1}
+    assert set(folds) == set(range(NUM_FOLDS))
+    assert make_folds(prints * 0) is None
+
+
 THINGS = ("film", "book", "song", "meal", "walk", "room", "game", "story", "train", "garden")
 WORDS = {"good": ("fine", "great", "lovely", "superb"), "bad": ("awful", "dull", "poor", "sad")}
+WRONG = (3, 17, 45, 71)
+HEADER = "id,text,label,author"
 
 
-def test_labels_that_were_swapped_are_found(write_recipe, found):
-    rows = [
-        [f"the {t} was {w} .", mood] for mood, own in WORDS.items() for w in own for t in THINGS
-    ]
-    wrong = [3, 17, 45, 71]
-    for row in wrong:
-        rows[row][1] = "bad" if rows[row][1] == "good" else "good"
-    train = "\n".join(["id,text,label", *(f"{i},{t},{label}" for i, (t, label) in enumerate(rows))])
-    dev = "id,text,label\n1,the film was superb .,good\n2,the walk was awful .,good\n"
-    report = check_recipe(write_recipe(train, dev), mislabelled=True)
-    finding = found(report, "mislabelled")
-    lines = {place.line - 2 for place in finding.places}
-    assert len(lines & set(wrong)) >= 2
-    assert len(lines - set(wrong)) <= 1
-    assert "labelled" in finding.places[0].detail
-    assert [p.line for p in found(report, "mislabelled", "dev").places] == [3]
-
-
-# --- rows that belong together -----------------------------------------------------------
-
-
-TOGETHER = "group puts all rows of a label into one fold"
-
-
-def by_one_author(label):
-    """Rows of two moods by many, four of them wrong, and ten of another label by one author."""
+def moods() -> list[str]:
+    """Eighty rows of two moods, four of them with the wrong label, each by its own author."""
     rows = [
         [f"the {t} was {w} .", mood, f"{w} {t}"]
         for mood, own in WORDS.items()
         for w in own
         for t in THINGS
     ]
-    for row in (3, 17, 45, 71):
+    for row in WRONG:
         rows[row][1] = "bad" if rows[row][1] == "good" else "good"
-    rows += [[f"of a {thing} , ?", label, "one"] for thing in THINGS]
-    told = [",".join([str(i), *row]).replace(" , ", " ") for i, row in enumerate(rows)]
-    return "\n".join(["id,text,label,author", *told])
+    return [f"{i},{','.join(row)}" for i, row in enumerate(rows)]
+
+
+def odd(count: int = 10) -> list[str]:
+    """Rows of another label, all by one author."""
+    return [f"{80 + i},of a {THINGS[i]} ?,odd,one" for i in range(count)]
+
+
+def told(config) -> list:
+    """Return the findings about labels."""
+    findings = check_recipe(config, mislabelled=True).findings
+    return [f for f in findings if f.check == "mislabelled"]
+
+
+DEV = "id,text,label\n1,the film was superb .,good\n2,the walk was awful .,good\n"
+
+
+def test_swapped_labels_are_found(write_recipe):
+    train, dev = told(write_recipe("\n".join([HEADER, *moods()]), DEV))
+    lines = {place.line - 2 for place in train.places}
+    assert len(lines & {*WRONG}) >= 2
+    assert len(lines - {*WRONG}) <= 1
+    assert train.places[0].detail.startswith("labelled ")
+    assert [place.line for place in dev.places] == [3]
+
+
+def test_unusual_errors_of_scores():
+    """Two of forty scores are far from what a good regression answers."""
+    answers = np.linspace(0, 5, 40)
+    labels = answers + 0.1 * np.cos(np.arange(40))
+    labels[[7, 30]] = 5, 0
+    rows = SimpleNamespace(
+        config=SimpleNamespace(range=(0, 5)),
+        finding=lambda *told: told,
+    )
+    (finding,) = _judge_scores([Labelled(rows, np.arange(40), labels, answers)])
+    _, _, sentence, _, found, details = finding
+    assert sentence.startswith("2 of 40 labels look wrong (out-of-fold regression")
+    assert sorted(found) == [7, 30]
+    assert details[0] == "scored 5, predicted 0.9"
+    (finding,) = _judge_scores([Labelled(rows, np.arange(40), -labels, answers)])
+    assert "do not predict them" in finding[2]
+
+
+def by_authors(name: str = "by {thing}") -> str:
+    """Eighty rows by ten authors, who each write of one thing in one mood."""
+    mood = dict(zip(THINGS, ["good", "bad", "bad", "good", "bad"] * 2, strict=True))
+    rows = [f"{i},{t} {i},{mood[t]},{name.format(thing=t)}" for i, t in enumerate(THINGS * 8)]
+    return "\n".join([HEADER, *rows])
+
+
+RANDOM = [f"{i},the {THINGS[i % 10]} {i} .,{('good', 'bad')[k]},{i}"
+          for i, k in enumerate(np.random.default_rng(0).integers(0, 2, 60))]  # fmt: skip
+LOST = "group puts all rows of a label into one fold"
+UNKNOWN = "labels are not checked: frozen vectors do not predict them"
+THREE = {"labels": ["bad", "good", "odd"]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "task", "sentence"),
+    [
+        ("\n".join([HEADER, *RANDOM]), {}, UNKNOWN),
+        # What an author writes of tells the label of all their rows, and of nobody else's.
+        (by_authors(), {"group": "author"}, UNKNOWN),
+        (by_authors(), {"train": [{"path": "train.csv", "group": "author"}]}, UNKNOWN),
+        (by_authors("the same"), {"group": "author"}, "because all rows belong to one group"),
+        (by_authors(), {"group": "label"}, "frozen vectors do not|(bad, good)"),
+        ("\n".join([HEADER, *moods(), *odd()]), {"group": "author", **THREE}, f"{LOST} (odd)"),
+    ],
+)
+def test_labels_that_cannot_be_judged(write_recipe, rows, task, sentence):
+    findings = told(write_recipe(rows, None, **task))
+    assert any(part in findings[0].sentence for part in sentence.split("|"))
 
 
 def test_a_label_of_one_group_is_not_suspected(write_recipe):
     dev = "id,text,label\n1,the film was superb .,odd\n2,the walk was awful .,good\n"
-    names = {"labels": ["bad", "good", "odd", "never"], "group": "author"}
-    report = check_recipe(write_recipe(by_one_author("odd"), dev, **names), mislabelled=True)
-    note, train, dev = [f for f in report.findings if f.check == "mislabelled"]
-    assert note.sentence.startswith(f"{TOGETHER} (odd)")
-    assert note.sentence.endswith("so those rows are not looked at")
-    assert not [place for place in train.places if place.line > 81]
-    assert len({place.line - 2 for place in train.places} & {3, 17, 45, 71}) >= 2
-    assert [place.line for place in dev.places] == [3]
+    config = write_recipe("\n".join([HEADER, *moods(), *odd()]), dev, group="author", **THREE)
+    _, train, held = told(config)
+    assert all(place.line <= 81 for place in train.places)
+    assert [place.line for place in held.places] == [3]
+
+
+def test_a_label_of_one_row_is_not_the_groups_fault(write_recipe):
+    config = write_recipe("\n".join([HEADER, *moods(), *odd(1)]), None, group="author", **THREE)
+    assert not any(LOST in finding.sentence for finding in told(config))
+
+
+def test_rows_are_checked_without_a_group_column_that_is_missing(write_recipe):
+    """Training without folds does not need it, so nothing says that it would stop."""
+    recipe = write_recipe(by_authors(), None, group="auther")
+    report = check_recipe(recipe, mislabelled=True)
+    (warning,) = [f for f in report.findings if f.check == "files" and f.split == "train"]
+    assert warning.level == "warning"
+    assert "there is no column 'auther'" in warning.sentence
+    assert report.splits[0].num_rows == 80
+    folds = recipe.model_copy(update={"data": recipe.data.model_copy(update={"folds": 2})})
+    assert check_recipe(folds, mislabelled=True).stops

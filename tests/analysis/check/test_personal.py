@@ -20,9 +20,6 @@ from plait.analysis.check.personal import find_personal
         ("IBAN DE89 3704 0044 0532 0130 00", "account number", "DE89 3704 0044 0532 0130 00"),
         ("GB82WEST12345698765432 it is", "account number", "GB82WEST12345698765432"),
         ("from 203.0.113.7 again", "IP address", "203.0.113.7"),
-        ("at 2001:db8::8a2e:370:7334", "IP address", "2001:db8::8a2e:370:7334"),
-        ("at 12 Old Mill Road, Leeds", "street address", "12 Old Mill Road"),
-        ("Lindenstraße 14a in Köln", "street address", "Lindenstraße 14a"),
     ],
 )
 def test_found(text, kind, words):
@@ -40,9 +37,6 @@ def test_found(text, kind, words):
         "DE88 3704 0044 0532 0130 00",  # wrong check digits
         "version 1.2.3.4 of it, and v10.0.0.1",
         "999.1.1.1 is none, 127.0.0.1 everybody has",
-        "at 12:30:45, ratio 3:2:1, C::method",
-        "in 1999 The Long Road home began",
-        "over 100 Streets were closed",
         "pi is 3.14159265358979, e 2.71828182845904",
         "0000 0000 0000 0000",
         "population 4111111111111111.5",

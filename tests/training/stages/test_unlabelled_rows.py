@@ -161,7 +161,7 @@ def test_check_finds_those_that_the_training_files_have(recipe, teacher):
     report = check_recipe(read_recipe(recipe, [MORE[1], *distill(teacher)]))
     (found,) = [f for f in report.findings if f.split == "unlabelled" and f.check == "overlap"]
     assert (found.level, found.count) == ("note", 3)
-    assert found.sentence.startswith("3 rows (75.0%) are in train as well, to be learnt from twice")
+    assert found.sentence.startswith("3 rows (75.0%) are also in train, and would be learnt")
     assert [place.line for place in found.places] == [2, 3, 4]
     assert found.places[0].detail == f"as line 2 of {recipe.parent / 'same-train.csv'}"
 

@@ -1,14 +1,6 @@
-"""A run is probed with changed texts, and what its answers do becomes a score card."""
+"""Probe a run with changed texts, and report what its answers do."""
 
 from plait.analysis.audit.card import FILE, Card, Result, audit
-from plait.analysis.audit.lists import read_lists
-from plait.analysis.audit.own import read_own
+from plait.analysis.audit.probes import builtin, read_probes
 
-__all__ = [
-    "FILE",
-    "Card",
-    "Result",
-    "audit",
-    "read_lists",
-    "read_own",
-]
+__all__ = ["FILE", "Card", "Result", "audit", "builtin", "read_probes"]

@@ -1,26 +1,21 @@
-"""A run becomes a score card: probes are answered, and each gets its figures and a verdict.
+"""Answer the probes of a run's tasks, and report for each what changed and a verdict.
 
 A verdict says what was measured on the texts of a probe, never that a model is fair or sound.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
 import numpy as np
 import torch
 
 from plait import __version__
-from plait.analysis.audit.changes import (
-    find_praise,
-    measure_praise,
-)
-from plait.analysis.audit.meaning import probe_negation, probe_order, probe_places
-from plait.analysis.audit.noise import probe_noise
-from plait.analysis.audit.own import probe_own
-from plait.analysis.audit.people import probe_rows, probe_sentences
+from plait.analysis.audit.probes import make_probes
 from plait.errors import UsageError
 from plait.inference.intervals import (
     LEVEL,
@@ -34,11 +29,12 @@ from plait.tasks.kind import SHIFT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from plait.analysis.audit.own import OwnProbes
-    from plait.analysis.audit.trials import Probe, Should, Texts, Trial
+    from plait.analysis.audit.probes import Probe, ProbeFile, Should, Texts, Trial
     from plait.inference.predictor import Answerer
-    from plait.tasks import TaskSpec
+    from plait.tasks import Kind, TaskSpec
     from plait.tasks.kind import Bools, Floats
+
+Level = Literal["effect", "no effect", "unclear", "not judged"]
 
 FILE = "audit.json"
 """Where a run keeps its card."""
@@ -84,7 +80,9 @@ class Result:
     """The same for the neutral swap, and the interval of how much farther the probe moves."""
     right_way: dict[str, Any] | None
     """Where it is known which way answers should move: the part that do."""
+    level: Level
     verdict: str
+    """The level in words, with the figures it follows from."""
     examples: list[Example]
     """The most telling: of what should stay, those that moved farthest, else the least."""
 
@@ -135,7 +133,7 @@ def audit(
     positive: str | None = None,
     most: int = 200,
     seed: int = 0,
-    own: OwnProbes | None = None,
+    own: ProbeFile | None = None,
     english: bool = True,
 ) -> Card:
     """Audit a run's tasks on sentences of plait's own and on the tasks' rows, where given.
@@ -150,8 +148,15 @@ def audit(
     results: list[Result] = []
     for name, spec in specs.items():
         praise = find_praise(spec.kind, positive if positive in _choices(spec) else None)
-        probes = list(_make_probes(name, spec, rows.get(name, ()), most, seed, own, english))
-        results += _Measurer(answerer, name, praise, seed).measure(probes)
+        probes = make_probes(
+            rows.get(name, ()),
+            partial(_generator, seed, name),
+            most,
+            is_pair=spec.is_pair,
+            own=own,
+            english=english,
+        )
+        results += _Measurer(answerer, name, praise, seed).measure([*probes])
     if not results:
         raise UsageError(
             "there is nothing to try: no rows, and no sentences that fit the tasks; bring either"
@@ -182,32 +187,6 @@ def _check_positive(positive: str | None, specs: Mapping[str, TaskSpec]) -> None
         raise UsageError("--positive is for tasks on single texts, and there is none to audit")
     told = ", ".join(repr(choice) for choice in sorted(known))
     raise UsageError(f"--positive {positive!r} is no label of a task on single texts: {told}")
-
-
-def _make_probes(
-    task: str,
-    spec: TaskSpec,
-    rows: Sequence[Texts],
-    most: int,
-    seed: int,
-    own: OwnProbes | None,
-    english: bool,
-) -> Iterator[Probe]:
-    def generators(name: str) -> np.random.Generator:
-        return _generator(seed, task, name)
-
-    if own is not None:
-        yield from probe_own(own, rows, generators, most, is_pair=spec.is_pair)
-    if english:
-        yield from probe_sentences(generators, is_pair=spec.is_pair)
-        yield from probe_rows(rows, generators, most)
-    if spec.is_pair:
-        yield from probe_order(rows, generators, most)
-    if english and spec.is_pair:
-        yield from probe_places(rows, generators, most)
-    if english:
-        yield from probe_negation(rows, generators, most, is_pair=spec.is_pair)
-    yield from probe_noise(rows, generators, most)
 
 
 def _generator(seed: int, *names: str) -> np.random.Generator:
@@ -289,7 +268,15 @@ class _Measurer:
             percentile_interval(bootstrap_means(sizes, generator, groups=sources)),
             neutral,
             right_way,
-            _judge(probe, float(flipped.mean()), changed_interval, neutral, right_way),
+            *judge(
+                probe.should,
+                len(set(sources)),
+                float(flipped.mean()),
+                changed_interval,
+                neutral,
+                right_way,
+                is_directed=bool(ways.all()),
+            ),
             self._choose_examples(probe, before, after, sizes),
         )
 
@@ -317,43 +304,82 @@ class _Measurer:
         return examples
 
 
-def _judge(
-    probe: Probe,
+def judge(
+    should: Should,
+    num_sources: int,
     changed: float,
     interval: Interval,
-    neutral: Mapping[str, Any] | None,
-    right_way: Mapping[str, Any] | None,
-) -> str:
-    """Put into words what was measured, and no more."""
-    num_sources = len({trial.source for trial in probe.trials})
+    neutral: Mapping[str, Any] | None = None,
+    right_way: Mapping[str, Any] | None = None,
+    *,
+    is_directed: bool = False,
+) -> tuple[Level, str]:
+    """Return a level and a sentence with the figures that it follows from.
+
+    `is_directed` says that the right direction is known, were the positive label known.
+    """
+    ends = f"{interval.low:.0%} to {interval.high:.0%}"
     if num_sources < LEAST:
-        return f"too few texts to say ({num_sources})"
+        return "not judged", f"too few texts ({num_sources})"
     if neutral is not None:
         low, high = neutral["farther_interval"]
         if low > 0:
-            return "moves answers more than a neutral swap"
+            return "effect", "moves answers more than a neutral swap"
         if high < 0:
-            return "moves answers less than a neutral swap"
-        return "no more than a neutral swap, as far as can be told"
+            return "no effect", "moves answers less than a neutral swap"
+        return "no effect", "no significant effect beyond a neutral swap"
     if right_way is not None:
         low, high = right_way["interval"]
-        return f"moves the right way in {right_way['share']:.0%} ({low:.0%} to {high:.0%})"
-    if probe.should == "move" and all(trial.way for trial in probe.trials):
-        return "change only: say with --positive which label praises"
-    if probe.should == "move":
+        level: Level = "effect" if low > 0.5 else "no effect"
+        return level, f"moves the right way in {right_way['share']:.0%} ({low:.0%} to {high:.0%})"
+    if should == "move" and is_directed:
+        return "not judged", "not judged: name the positive label with --positive"
+    if should == "move":
         ends = f"{1 - interval.high:.0%} to {1 - interval.low:.0%}"
-        return f"answered as the text beside itself in {1 - changed:.0%} ({ends})"
-    if probe.should == "agree":
-        ends = f"{interval.low:.0%} to {interval.high:.0%}"
-        return f"answered otherwise than most equal texts in {changed:.0%} ({ends})"
-    if probe.should == "either":
-        return "change only: what is right differs from text to text"
+        level = "effect" if interval.low > 0.5 else "no effect"
+        return level, f"the model ignored the change in {1 - changed:.0%} of pairs ({ends})"
+    if should == "agree":
+        level = "effect" if interval.low > TOLERATED else "no effect"
+        return level, f"{changed:.0%} of equal texts get another answer than most ({ends})"
+    if should == "either":
+        return "not judged", "not judged: what is right differs from text to text"
     if interval.low > TOLERATED:
-        return f"changes more than {TOLERATED:.0%} of answers"
+        return "effect", f"changes more than {TOLERATED:.0%} of answers"
     if interval.high <= TOLERATED:
-        return f"changes {TOLERATED:.0%} of answers or fewer"
-    return f"changes {interval.low:.0%} to {interval.high:.0%} of answers"
+        return "no effect", f"changes at most {TOLERATED:.0%} of answers"
+    return "unclear", f"changes {ends} of answers"
 
 
 def _plain(value: float) -> float | None:
     return value if np.isfinite(value) else None
+
+
+# --- how positive an answer is -----------------------------------------------------------
+
+_PRAISE = {"positive", "good", "great", "happy", "favourable", "favorable", "satisfied"}
+_BLAME = {"negative", "bad", "awful", "unhappy", "unfavourable", "unfavorable", "dissatisfied"}
+_DEGREES = {"very": 2.0, "extremely": 2.0, "highly": 2.0, "somewhat": 0.5, "slightly": 0.5}
+
+
+def find_praise(kind: Kind, positive: str | None) -> Floats | None:
+    """Return how positive each output is, [outputs]; None if unknown.
+
+    `positive` is the positive label or, for scores, high or low: the positive end. By default it
+    is read off the labels' words, which have to name both positive and negative.
+    """
+    if positive is not None:
+        return kind.polarity(positive)
+    weights = [_weigh(label) for label in kind.words]
+    return np.array(weights) if weights and min(weights) < 0 < max(weights) else None
+
+
+def measure_praise(praise: Floats, answers: Floats) -> Floats:
+    """Return how much praise is in each answer."""
+    found: Floats = answers.reshape(len(answers), -1) @ praise
+    return found
+
+
+def _weigh(label: str) -> float:
+    words = set(re.findall(r"[a-z]+", label.lower()))
+    sign = float(bool(words & _PRAISE)) - float(bool(words & _BLAME))
+    return sign * next((degree for word, degree in _DEGREES.items() if word in words), 1.0)

@@ -1,25 +1,17 @@
-"""Texts become places where personal data may stand: mail addresses, numbers, streets.
+"""Find what looks like personal data in texts: e-mail addresses, numbers, IP addresses.
 
-Rules, not a model. They are made to be right where they speak: numbers of cards and accounts
-must have the right check digits, addresses of machines must be possible. What they do not find
-may be there all the same, names above all.
+These are rules, not a model. Card and account numbers must have valid check digits. What the rules
+do not find may be there all the same, names above all.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from plait.analysis.check.findings import num_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from plait.analysis.check.findings import Finding
-    from plait.analysis.check.rows import SplitRows
 
 _MAIL = re.compile(
     r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w@])"
@@ -32,22 +24,15 @@ _PHONE = re.compile(
 )
 _CARD = re.compile(r"(?<![\w.,-])[2-6]\d(?:[ -]?\d){10,17}(?![\w-]|[.,]\d)")
 _IBAN = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?!\w)")
-_IP4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
-_IP6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
-_STREET = re.compile(
-    r"(?<![\w.,-])\d{1,5}[A-Za-z]? (?:[NSEW]\.? )?(?!The )(?:[A-Z][a-z]+ ){1,3}"
-    r"(?:Street|Avenue|Road|Boulevard|Lane|Drive|Court|Terrace|St\.|Ave\.|Rd\.|Blvd\.)(?!\w)"
-    r"|(?<!\w)[A-ZÄÖÜ][a-zäöüß]+(?:straße|strasse|weg|gasse|allee|platz) \d{1,4}[a-z]?(?!\w)"
-)
+_IP = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
 _VERSION = re.compile(r"(?:\bv|version|release|section|chapter|§)\s*$", re.IGNORECASE)
 
 
 def find_personal(text: str) -> Iterator[tuple[str, str]]:
-    """Give every (kind, words) in a text that looks like personal data."""
+    """Yield (kind, words) for everything in a text that looks like personal data."""
     if "@" in text:
         yield from (("mail address", match[0]) for match in _MAIL.finditer(text))
-    digits = sum(c.isdigit() for c in text)
-    if digits == 0 and ":" not in text:
+    if not any(c.isdigit() for c in text):
         return
     taken: list[tuple[int, int]] = []
     for match in _IBAN.finditer(text):
@@ -61,34 +46,9 @@ def find_personal(text: str) -> Iterator[tuple[str, str]]:
     for match in _PHONE.finditer(text):
         if 8 <= sum(c.isdigit() for c in match[0]) <= 15 and _is_free(match, taken):
             yield "telephone number", match[0]
-    for pattern in (_IP4, _IP6):
-        for match in pattern.finditer(text):
-            if _is_address(match[0]) and not _VERSION.search(text[: match.start()]):
-                yield "IP address", match[0]
-    yield from (("street address", match[0]) for match in _STREET.finditer(text))
-
-
-def check_personal(rows: SplitRows) -> Iterator[Finding]:
-    """Tell of rows with personal data, and of which kinds; the words are for those who ask."""
-    found: dict[int, list[tuple[str, str]]] = {}
-    for number, row in enumerate(rows.texts):
-        if own := [hit for text in row for hit in find_personal(text)]:
-            found[number] = own
-    if not found:
-        return
-    kinds = Counter(kind for own in found.values() for kind in dict(own))
-    counts = ", ".join(f"{kind} in {count:,}" for kind, count in kinds.most_common())
-    finding = rows.finding(
-        "personal data",
-        "warning",
-        f"{num_rows(len(found))} with what looks like personal data ({counts})",
-        "take it out, or put a word in its place: a model may repeat what it has read",
-        list(found),
-        [", ".join(dict(own)) for own in found.values()],
-    )
-    words = [", ".join(words for _, words in own) for own in found.values()]
-    places = (replace(place, text=own) for place, own in zip(finding.places, words, strict=True))
-    yield replace(finding, places=tuple(places))
+    for match in _IP.finditer(text):
+        if _is_address(match[0]) and not _VERSION.search(text[: match.start()]):
+            yield "IP address", match[0]
 
 
 def _is_free(match: re.Match[str], taken: list[tuple[int, int]]) -> bool:
@@ -114,9 +74,9 @@ def _is_iban(text: str) -> bool:
 
 
 def _is_address(text: str) -> bool:
-    """Check that it is an address, and not one that everybody has."""
+    """Check that it is an address of a machine of its own, unlike 0.0.0.0 and 127.0.0.1."""
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.IPv4Address(text)
     except ValueError:
         return False
-    return not (address.is_unspecified or address.is_loopback) and text.strip(":") != ""
+    return not (address.is_unspecified or address.is_loopback)

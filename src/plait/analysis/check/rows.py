@@ -1,80 +1,137 @@
-"""A split of a task becomes rows with their places in files, read as training reads them."""
+"""Read the splits of a recipe as training reads them, with every row's place in its file."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import sys
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from plait.analysis.check.findings import Finding, Place, num_rows
-from plait.data import Columns, find_files, find_held_out, find_root, open_source
+from plait.data import find_files, find_held_out, find_root, open_source
 from plait.data.fingerprints import fingerprint
+from plait.data.loading import has_rows
 from plait.data.split import Split, name_groups
-from plait.errors import DataError, UsageError
-from plait.tasks.reading import plain_text
+from plait.errors import DataError, UsageError, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
-    from plait.analysis.check.findings import Level
     from plait.config import RunConfig, TaskConfig
     from plait.data import FileReport, SplitName
+    from plait.data.loading import Progress
     from plait.data.source import Source
 
-    Progress = Callable[[str, int, int], None]
-    """Called with what is under way, how much of it is done and how much there is."""
+    Numbers = Sequence[int] | npt.NDArray[np.int64]
 
 SPLITS: tuple[SplitName, ...] = ("train", "unlabelled", "dev", "test")
+
+Level = Literal["stop", "warning", "note"]
+"""Training would stop; scores or the model suffer; worth knowing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row in a file."""
+
+    file: str
+    line: int
+    """From 1, the header included; the row in files without lines, such as Parquet."""
+    detail: str = ""
+    """What is special about this row; never a word of its text."""
+    text: str = ""
+    """The row's text, or the words found, for users who ask to see them."""
+    unit: str = "line"
+    """Line or row."""
+
+    def to_json(self, *, show: bool) -> dict[str, Any]:
+        """Return plain values; the text only with `show`."""
+        values: dict[str, Any] = {"file": self.file, "line": self.line}
+        if self.detail:
+            values["detail"] = self.detail
+        return values | ({"text": self.text} if show and self.text else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found in a task's data."""
+
+    check: str
+    level: Level
+    task: str
+    split: str
+    sentence: str
+    advice: str = ""
+    count: int = 0
+    """Number of rows it is about."""
+    places: tuple[Place, ...] = ()
+    """Those rows, the most important first."""
+
+    def to_json(self, *, show: bool = False) -> dict[str, Any]:
+        """Return plain values; with `show`, texts as well."""
+        return asdict(self) | {"places": [place.to_json(show=show) for place in self.places]}
 
 
 @dataclass(frozen=True, eq=False)
 class SplitRows:
     """The rows of one split that can be used."""
 
-    task: str
-    split: SplitName
-    config: TaskConfig
+    reading: Split
     texts: list[tuple[str, ...]]
     labels: npt.NDArray[np.float64] | None
     """[rows], or [rows, labels] where a row has several; None if unlabelled."""
     prints: npt.NDArray[np.uint64]
-    """Equal for rows that differ in case, punctuation, spacing or the order of a pair alone."""
+    """Equal for rows that differ only in case, punctuation, spacing or the order of a pair."""
     groups: npt.NDArray[np.uint64]
     """Equal for rows that belong together: of one group where they name one, else as `prints`."""
+    ids: npt.NDArray[np.int64]
+    """Hash of each row's id; 0 without one."""
     files: npt.NDArray[np.int64]
-    """[rows]: which of the sources a row is from."""
+    """Number of the row's file among the sources."""
     numbers: npt.NDArray[np.int64]
-    """[rows]: the row's number there, from 0."""
+    """The row's number in its file, from 0."""
     sources: tuple[Source, ...]
-    reports: tuple[FileReport, ...]
 
     def __len__(self) -> int:
         return len(self.texts)
 
-    def places(
-        self, rows: Sequence[int] | npt.NDArray[np.int64], details: Sequence[str] = ()
-    ) -> tuple[Place, ...]:
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.reading.task_name
+
+    @property
+    def split(self) -> SplitName:
+        """The split's name."""
+        return self.reading.split
+
+    @property
+    def config(self) -> TaskConfig:
+        """The task's settings."""
+        return self.reading.task
+
+    @property
+    def reports(self) -> Sequence[FileReport]:
+        """What became of each file's rows."""
+        return self.reading.reports
+
+    def places(self, rows: Numbers, details: Sequence[str] = ()) -> tuple[Place, ...]:
         """Return where rows are, in the order given, each with its detail."""
-        found: dict[int, int] = {}
+        lines: dict[int, int] = {}
         chosen = [int(row) for row in rows]
         for index, source in enumerate(self.sources):
             here = [row for row in chosen if self.files[row] == index]
-            lines = source.lines([int(self.numbers[row]) for row in here]) if here else []
-            found |= dict(zip(here, lines, strict=True))
-        return tuple(
-            Place(
-                str(self.sources[self.files[row]].path),
-                found[row],
-                details[i] if details else "",
-                " | ".join(self.texts[row]),
-                self.sources[self.files[row]].unit,
-            )
-            for i, row in enumerate(chosen)
-        )
+            own = source.lines([int(self.numbers[row]) for row in here]) if here else []
+            lines |= dict(zip(here, own, strict=True))
+        found = []
+        for row, detail in zip(chosen, details or [""] * len(chosen), strict=True):
+            source = self.sources[self.files[row]]
+            text = " | ".join(self.texts[row])
+            found.append(Place(str(source.path), lines[row], detail, text, source.unit))
+        return tuple(found)
 
     def finding(
         self,
@@ -82,46 +139,37 @@ class SplitRows:
         level: Level,
         sentence: str,
         advice: str = "",
-        rows: Sequence[int] | npt.NDArray[np.int64] = (),
+        rows: Numbers = (),
         details: Sequence[str] = (),
     ) -> Finding:
-        """Make a finding about rows of this split."""
+        """Return a finding about rows of this split."""
         places = self.places(rows, details) if len(rows) else ()
         return Finding(check, level, self.task, self.split, sentence, advice, len(rows), places)
 
     def name_label(self, row: int) -> str:
-        """Write a row's label as a reader would."""
+        """Return a row's label in words."""
         assert self.labels is not None
         return self.config.kind.write(self.labels[row : row + 1])[0]
 
 
 def read_splits(
-    config: RunConfig,
-    data: str | None,
-    progress: Progress | None = None,
-    *,
-    grouped: bool = False,
+    config: RunConfig, data: str | None, progress: Progress | None = None, *, grouped: bool = False
 ) -> Iterator[SplitRows | Finding]:
-    """Read every split of every task; what cannot be read becomes a finding.
+    """Yield every split of every task; what cannot be read becomes a finding.
 
-    Training rows come with their groups if `grouped`; else they are not looked at, as in training.
+    With `grouped`, training rows come with their groups; training without folds ignores them.
     """
     root = find_root(config.data, data)
     held_out = find_held_out(config, root)
     for name, task in config.tasks.items():
+        # Only rows of the files are checked, and bad ones are counted, whatever training does.
+        bare = task.model_copy(update={"augment": (), "bad_rows": "skip"})
         for split in SPLITS:
             fold = config.data.deal(split)
-            source: SplitName = "train" if fold and split == "dev" else split
-            if not getattr(task, source):
-                if split in ("train", "dev"):
-                    yield _no_files(name, split)
+            if not has_rows(task, split, fold):
+                yield from _missing_files(name, split)
                 continue
             try:
-                # Ids give way to row numbers, and nothing is added to the rows of the files.
-                bare = task.model_copy(
-                    update={"id": None, "augment": ()}
-                    | {s: _without_ids(getattr(task, s)) for s in SPLITS}
-                )
                 labelled = split != "unlabelled" and (
                     split != "test" or _has_labels(task, root, config.data.hint)
                 )
@@ -138,186 +186,105 @@ def read_splits(
                     config.data.drop_overlap,
                     held_out,
                     grouped and split == "train",
+                    most_places=sys.maxsize,
                 )
-                reading.bad_rows = "error" if split == "test" and not labelled else "skip"
-                yield from _read(reading, config, progress)
-                if split == source and split != "unlabelled":  # nobody asks for the ids of those
-                    yield from _repeated_ids(name, task, split, root, config.data.hint)
+                yield from _read(reading, task.bad_rows or config.data.bad_rows, progress)
             except UsageError as error:
                 if split == "test":
-                    told = "training goes on without it"
-                    yield Finding("files", "warning", name, split, str(error), told)
+                    advice = "training does not need it"
+                    yield Finding("files", "warning", name, split, str(error), advice)
                 else:
                     yield Finding("files", "stop", name, split, str(error))
 
 
-def _no_files(task: str, split: SplitName) -> Finding:
+def _missing_files(task: str, split: SplitName) -> Iterator[Finding]:
     if split == "train":
-        return Finding(
-            "files", "stop", task, split, "there are no training files", "name some under train"
-        )
-    return Finding(
-        "files",
-        "warning",
-        task,
-        split,
-        "there are no dev files, so no score tells which checkpoint is best",
-        "hold some rows out, or set data.folds",
-    )
+        told = "there are no training files"
+        yield Finding("files", "stop", task, split, told, "name some under train")
+    if split == "dev":
+        told = "there are no dev files, so no score tells which checkpoint is best"
+        yield Finding("files", "warning", task, split, told, "set dev_fraction or data.folds")
 
 
-def _without_ids(files: Any) -> Any:
-    return tuple(file.model_copy(update={"id": ""}) for file in files)
-
-
-def _has_labels(task: TaskConfig, root: Any, hint: str) -> bool:
-    """Say whether every test file has the column of the label, or of every label."""
+def _has_labels(task: TaskConfig, root: Path | None, hint: str) -> bool:
+    """Return whether every test file has its label columns."""
     for file in task.test:
-        paths = find_files(file.path, root, hint).values()
         if file.constant is not None:
             continue
         label = file.label or task.label
-        wanted = (label,) if isinstance(label, str) else label or ()
-        sources = (open_source(p, separator=file.separator, quoting=file.quoting) for p in paths)
-        if not wanted or not all(set(wanted) <= set(source.names()) for source in sources):
-            return False
+        wanted = {label} if isinstance(label, str) else {*(label or ())}
+        for path in find_files(file.path, root, hint).values():
+            source = open_source(path, separator=file.separator, quoting=file.quoting)
+            if not wanted or not wanted <= {*source.names()}:
+                return False
     return True
 
 
-def _read(
-    reading: Split, config: RunConfig, progress: Progress | None
-) -> Iterator[SplitRows | Finding]:
+def _read(reading: Split, policy: str, progress: Progress | None) -> Iterator[SplitRows | Finding]:
+    """Yield the rows of a split, and findings about those that cannot be used."""
     try:
-        found = _take(reading, progress)
+        rows = _take(reading, progress)
     except DataError as error:
         if not reading.grouped:
             raise
-        again = replace(reading, grouped=False)
-        again.bad_rows, reading = reading.bad_rows, again
-        found = _take(reading, progress)  # else it was not for the groups
-        advice = "training goes on, folds would not; here rows are dealt without groups"
-        yield Finding("files", "warning", found.task, found.split, str(error), advice)
-    yield found
-    yield from _bad_rows(reading, found, reading.task.bad_rows or config.data.bad_rows)
+        reading = replace(reading, grouped=False)
+        rows = _take(reading, progress)  # raises if the groups are not the reason
+        advice = "training with folds would stop; rows are checked without groups"
+        yield Finding("files", "warning", rows.task, rows.split, str(error), advice)
+    yield rows
+    for report, source in zip(rows.reports, rows.sources, strict=True):
+        if report.held_out:
+            yield rows.finding(
+                "overlap",
+                "note",
+                f"{counted(report.held_out, 'row')} of {report.name} left out, because dev or test "
+                "has them",
+                "drop_overlap says so" if rows.split == "train" else "unlabelled rows always are",
+            )
+        if report.skipped:
+            total = sum(report.skipped.values())
+            reasons = ", ".join(f"{n:,} {reason}" for reason, n in report.skipped.items())
+            stops = policy == "error" and rows.split != "test"
+            sentence = f"{counted(total, 'row')} cannot be used ({reasons}); the first: "
+            lines = (int(place.split()[-1]) for place in report.places)
+            yield Finding(
+                "bad rows",
+                "stop" if stops else "note",
+                rows.task,
+                rows.split,
+                sentence + report.first,
+                'fix them, or set bad_rows = "skip"' if stops else "they are skipped",
+                total,
+                tuple(Place(str(source.path), line, unit=source.unit) for line in lines),
+            )
 
 
 def _take(reading: Split, progress: Progress | None) -> SplitRows:
     texts: list[tuple[str, ...]] = []
-    labels, prints, groups, files, numbers = [], [], [], [], []
+    labels, prints, groups, ids, files, numbers = [], [], [], [], [], []
     what = f"{reading.task_name} {reading.split}"
-    told = None if progress is None else lambda _, done, total: progress(what, done, total)
-    for rows in reading.rows(told):
-        files.append(np.full(len(rows), rows.file))
-        numbers.append(np.array(rows.ids.to_pylist(), np.int64))
+    tell = None if progress is None else lambda _, done, total: progress(what, done, total)
+    for rows in reading.rows(tell):
         texts += zip(*(column.to_pylist() for column in rows.texts), strict=True)
         prints.append(fingerprint(rows.texts))
         groups.append(prints[-1] if rows.groups is None else name_groups(rows))
-        labels.append(rows.labels)
-    sources = tuple(
+        named = reading.files[rows.file].columns.id is not None
+        ids += [hash(key) if named and key else 0 for key in rows.ids.to_pylist()]
+        files.append(np.full(len(rows), rows.file))
+        numbers.append(rows.numbers)
+        labels += [rows.labels] if rows.labels is not None else []
+    sources = (
         open_source(file.path, separator=file.config.separator, quoting=file.config.quoting)
         for file in reading.files
     )
-    given = [some for some in labels if some is not None]
     return SplitRows(
-        reading.task_name,
-        reading.split,
-        reading.task,
+        reading,
         texts,
-        np.concatenate(given) if given else None,
+        np.concatenate(labels) if labels else None,
         np.concatenate(prints),
         np.concatenate(groups),
+        np.array(ids, np.int64),
         np.concatenate(files),
         np.concatenate(numbers),
-        sources,
-        tuple(reading.reports),
+        tuple(sources),
     )
-
-
-def _repeated_ids(
-    name: str, task: TaskConfig, split: SplitName, root: Any, hint: str
-) -> Iterator[Finding]:
-    """Tell of rows whose id another row of the split has: nobody can tell their answers apart."""
-    # A hash a row, not the ids themselves: there may be millions.
-    hashes: list[npt.NDArray[np.int64]] = []
-    files: list[tuple[Source, npt.NDArray[np.int64]]] = []
-    for file in getattr(task, split):
-        column = task.id if file.id is None else file.id
-        if not column or file.where:  # of the rows of other splits, nobody asks
-            continue
-        for path in find_files(file.path, root, hint).values():
-            source = open_source(path, separator=file.separator, quoting=file.quoting)
-            for chunk in source.chunks(Columns((), (column,), None)):
-                keys = [plain_text(value) for value in chunk.columns[0].to_pylist()]
-                filled = np.array([bool(key) for key in keys], bool)
-                files.append((source, np.asarray(chunk.numbers)[filled]))
-                hashes.append(np.array([hash(key) for key in keys if key], np.int64))
-    places = list(_find_repeated(hashes, files))
-    if places:
-        have = "has an id that a row before it" if len(places) == 1 else "have ids that rows before"
-        sentence = f"{num_rows(len(places))} {have} {'has' if len(places) == 1 else 'them have'}"
-        advice = "give each row its own: submissions and lists of mistakes name rows by it"
-        found = tuple(places)
-        yield Finding("ids", "note", name, split, sentence, advice, len(found), found)
-
-
-def _find_repeated(
-    hashes: Sequence[npt.NDArray[np.int64]],
-    files: Sequence[tuple[Source, npt.NDArray[np.int64]]],
-) -> Iterator[Place]:
-    """Yield where rows stand whose hash came before."""
-    every = np.concatenate([np.empty(0, np.int64), *hashes])
-    first = np.zeros(len(every), bool)
-    first[np.unique(every, return_index=True)[1]] = True
-    start = 0
-    for own, (source, numbers) in zip(hashes, files, strict=True):
-        again = numbers[~first[start : start + len(own)]].tolist()
-        start += len(own)
-        yield from (Place(str(source.path), line, unit=source.unit) for line in source.lines(again))
-
-
-def _bad_rows(reading: Split, found: SplitRows, policy: str) -> Iterator[Finding]:
-    """Tell of rows that fail a check of plait.data's: they stop training, or are skipped."""
-    for report in found.reports:
-        if report.held_out:
-            yield Finding(
-                "overlap",
-                "note",
-                found.task,
-                found.split,
-                f"{num_rows(report.held_out)} of {report.name}, which dev or test has, left out",
-                "drop_overlap says so" if found.split == "train" else "so are all without labels",
-            )
-    for index, report in enumerate(found.reports):
-        if not report.skipped:
-            continue
-        total = sum(report.skipped.values())
-        reasons = ", ".join(f"{n:,} {reason}" for reason, n in report.skipped.items())
-        stops = policy == "error" and reading.split != "test"
-        yield Finding(
-            "bad rows",
-            "stop" if stops else "note",
-            found.task,
-            found.split,
-            f"{num_rows(total)} cannot be used ({reasons}); the first: {report.first}",
-            'mend them, or set bad_rows = "skip"' if stops else "they are skipped",
-            total,
-            _bad_places(reading, found, index, report),
-        )
-
-
-def _bad_places(
-    reading: Split, found: SplitRows, index: int, report: FileReport
-) -> tuple[Place, ...]:
-    source, path = found.sources[index], str(found.sources[index].path)
-    file = reading.files[index]
-    drawn = Counter(found.files.tolist())[index] != report.rows
-    if drawn:  # rows that were not drawn are not bad: the report alone knows the bad ones
-        return tuple(
-            Place(path, int(place.split()[-1]), unit=source.unit) for place in report.places
-        )
-    good = set(found.numbers[found.files == index].tolist())
-    numbers: list[int] = []
-    for chunk in source.chunks(file.columns):
-        numbers += [*chunk.numbers.tolist(), *(row.number for row in chunk.bad)]
-    bad = sorted(number for number in numbers if number not in good)
-    return tuple(Place(path, line, unit=source.unit) for line in source.lines(bad))

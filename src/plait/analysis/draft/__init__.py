@@ -1,12 +1,10 @@
-"""Data files become a recipe: what the tasks are is guessed, and every guess has its reason.
+"""Draft a recipe from data files: every guess has its reason and can be overridden.
 
-draft = draft_recipe(["mood-train.csv", "mood-dev.csv"])
-draft.write("mine")             # mine/recipe.toml, and mine/data/ where files had to be made
+with draft_recipe(["mood-train.csv", "mood-dev.csv"]) as draft:
+    draft.write("mine")         # mine/recipe.toml
 """
 
 from plait.analysis.draft.drafts import Draft, Request, draft_recipe
-from plait.analysis.draft.files import Reading
-from plait.analysis.draft.roles import Guess
-from plait.analysis.draft.tasks import TaskDraft
+from plait.analysis.draft.task import Guessed, TaskDraft
 
-__all__ = ["Draft", "Guess", "Reading", "Request", "TaskDraft", "draft_recipe"]
+__all__ = ["Draft", "Guessed", "Request", "TaskDraft", "draft_recipe"]

@@ -1,4 +1,4 @@
-"""A data set of the Hub becomes Parquet files, one a split, that are read like any others.
+"""Download a data set of the Hugging Face Hub as Parquet files, one per split.
 
 Needs the `datasets` package, which is imported only here.
 """
@@ -9,17 +9,12 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet
-
 from plait.errors import DataError, UsageError, first_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PREFIX = "hf:"
-BETWEEN = "|"
-"""What stands between the labels of a row that has several."""
 
 
 def fetch(name: str, folder: Path) -> list[Path]:
@@ -35,40 +30,36 @@ def fetch(name: str, folder: Path) -> list[Path]:
         ) from error
     try:
         found = datasets.load_dataset(source, config or None)
-    except Exception as error:  # whatever the Hub, a script or a file in it went wrong with
+    except Exception as error:  # whatever went wrong at the Hub, in a script or in a file
         raise DataError(f"{name} cannot be loaded: {first_line(error)}") from error
     folder.mkdir(parents=True, exist_ok=True)
-    stem = re.sub(r"[^A-Za-z0-9]+", "-", source.rstrip("/").rpartition("/")[2]).strip("-")
-    stem = f"{stem}-{config}" if config else stem
-    return [_write(split, rows, stem, folder) for split, rows in found.items()]
+    words = [source.rstrip("/").rpartition("/")[2], *filter(None, [config])]
+    stem = "-".join(re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-") for word in words)
+    paths = []
+    for split, rows in found.items():
+        paths.append(folder / f"{stem}-{split.replace('_', '-')}.parquet")
+        _with_label_names(rows).to_parquet(paths[-1])
+    return paths
 
 
-def _write(split: str, rows: Any, stem: str, folder: Path) -> Path:
-    """Write one split, its class numbers as the words for them."""
-    columns = {}
-    for name in rows.column_names:
-        column = _as_column(list(rows[name]), rows.features[name])
-        if column is not None:
-            columns[name] = column
-    if not columns:
-        raise DataError(f"the {split} split of {stem} has no column of words or numbers")
-    path = folder / f"{stem}-{split.replace('_', '-')}.parquet"
-    pyarrow.parquet.write_table(pa.table(columns), path)
-    return path
+def _with_label_names(rows: Any) -> Any:
+    """Replace class numbers by their names, and drop columns that are no words or numbers."""
+    names = {}
+    for column, feature in rows.features.items():
+        inner = getattr(feature, "feature", feature)  # of a list
+        if labels := getattr(inner, "names", None):
+            names[column] = labels
+        elif not re.match(r"(large_)?string|u?int|float|bool", getattr(inner, "dtype", "")):
+            rows = rows.remove_columns([column])
+
+    def name(row: dict[str, Any]) -> dict[str, Any]:
+        return {column: _name(row[column], labels) for column, labels in names.items()}
+
+    return rows.map(name, remove_columns=list(names)) if names else rows
 
 
-def _as_column(values: list[Any], feature: Any) -> Any:
-    """Return a column of words or numbers; None for images, audio and the like."""
-    words = getattr(feature, "names", None)
-    if words:  # a ClassLabel; -1 says that there is none
-        named = [words[v] if v is not None and 0 <= v < len(words) else None for v in values]
-        return pa.array(named, pa.string())
-    inner = getattr(getattr(feature, "feature", None), "names", None)
-    if inner:
-        return pa.array([BETWEEN.join(inner[i] for i in row or ()) for row in values], pa.string())
-    if all(value is None or isinstance(value, str | int | float | bool) for value in values):
-        try:
-            return pa.array(values)
-        except pa.ArrowInvalid:  # words and numbers mixed
-            return pa.array([None if v is None else str(v) for v in values], pa.string())
-    return None
+def _name(value: Any, labels: list[str]) -> Any:
+    """Return the name of a class number, or the names of several; None for -1, no label."""
+    if isinstance(value, list):
+        return [labels[number] for number in value]
+    return labels[value] if value is not None and 0 <= value < len(labels) else None

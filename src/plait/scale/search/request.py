@@ -40,7 +40,7 @@ class Search:
         config = read_recipe(self.recipe, self.overrides)
         config = config.model_copy(update={"search": spell_teachers(config.search)})
         check_space(config, self.recipe, self.overrides)
-        if self.folds is None and not any(task.dev for task in config.tasks.values()):
+        if self.folds is None and not any(task.dev_files for task in config.tasks.values()):
             raise RecipeError(
                 f"{self.recipe} names no dev files to choose by; hold out some of the training "
                 "rows with --holdout 0.1"
