@@ -67,7 +67,7 @@ def test_files_that_are_left_out_come_first(plait, files, tmp_path):
     other = tmp_path / "sizes.csv"
     other.write_text("name,size\na,1\nb,2\n", encoding="utf-8")
     lines = plait("new", tmp_path / "mine", *files, other).out.splitlines()
-    assert lines[0].startswith(f"note: left out: {other}: no column looks like text")
+    assert lines[0].startswith(f"note: left out: {other}: no column looks like a text")
     assert lines[-1].startswith("  plait train ")
 
 

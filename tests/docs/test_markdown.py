@@ -172,14 +172,22 @@ def test_commands_in_blocks_parse():
 
 
 def test_examples_in_help_parse():
-    examples = {n: c.epilog.removeprefix("Example: plait ") for n, c in COMMANDS.items()}
-    assert [name for name, example in examples.items() if not example.startswith(name)] == []
-    assert find_wrong((name, shlex.split(example)) for name, example in examples.items()) == []
+    examples = [
+        (name, line.removeprefix("  plait "))
+        for name, command in COMMANDS.items()
+        for line in command.epilog.splitlines()
+        if line.startswith("  plait ")
+    ]
+    assert {name for name, _ in examples} == set(COMMANDS)
+    assert [name for name, example in examples if not example.startswith(name)] == []
+    assert find_wrong((name, shlex.split(example)) for name, example in examples) == []
 
 
 def test_commands_in_sentences_exist():
     wrong = []
     for page in PAGES:
+        if page.name == "CHANGELOG.md":  # names removed commands
+            continue
         for name, rest in re.findall(r"`plait\s+([a-z]+(?:-[a-z]+)*)([^`]*)`", prose(page)):
             parameters = COMMANDS[name].params if name in COMMANDS else []
             known = {option for p in parameters for option in (*p.opts, *p.secondary_opts)}
