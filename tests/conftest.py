@@ -40,7 +40,7 @@ settings.load_profile("fast")
 FAST = "not slow and not nightly"
 """What pyproject.toml selects by default."""
 
-MOST_TRAININGS = 450
+MOST_TRAININGS = 350
 """Trainings that the fast tests may make: each takes about half a second."""
 
 trainings = 0
