@@ -151,7 +151,8 @@ def test_a_run_on_a_full_disk_goes_on_once_there_is_room(tiny_recipe, tmp_path):
     assert (kept / "status").read_text() == "1\n"
     last = (kept / "errors").read_text().strip().splitlines()[-1]
     assert last.startswith("plait: the disk is full: ")
-    assert last.endswith("Free some room, then give the same command again, with --resume")
+    assert "Free some room" in last
+    assert last.endswith("--resume")
     assert "Traceback" not in (kept / "errors").read_text()
     files = (kept / "files").read_text().split()
     assert "checkpoint.safetensors" in files
