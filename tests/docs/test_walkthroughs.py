@@ -22,7 +22,7 @@ OWN_DATA = ROOT / "docs" / "how-to" / "own-data.md"
 FOLLOW = ROOT / "docs" / "how-to" / "follow-a-run.md"
 PYTHON = ROOT / "docs" / "how-to" / "python.md"
 BIG_DATA = ROOT / "docs" / "how-to" / "big-data.md"
-REVIEW = ROOT / "docs" / "how-to" / "review.md"
+PREDICT = ROOT / "docs" / "how-to" / "predict.md"
 
 
 @pytest.fixture(autouse=True)
@@ -244,9 +244,9 @@ def test_holding_back(tiny_recipe, capsys):
     """The page's program, on the tiny recipe's own words and a wish that it can meet."""
     plait.train(tiny_recipe(), "runs/demo")
     Path("reviews.csv").write_text("body\nthe film was great .\n", encoding="utf-8")
-    (code,) = (block.text for block in read_blocks(REVIEW, "python"))
+    (code,) = (b.text for b in read_blocks(PREDICT, "python") if "choose_threshold" in b.text)
     code = code.replace("sentiment", "mood").replace("accuracy=0.8", "accuracy=0.1")
-    exec(compile(code, str(REVIEW), "exec"), {})
+    exec(compile(code, str(PREDICT), "exec"), {})
     assert "of dev\n{'mood': " in capsys.readouterr().out
     header = Path("answers.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header == "id,body,mood,mood_label,mood_confidence,mood_review"
