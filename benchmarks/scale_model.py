@@ -2,7 +2,7 @@
 
     python benchmarks/scale_model.py
 
-Prints the tables of docs/concepts/scale.md. An update is the sum of what nothing in it overlaps:
+Prints the tables of docs/how-to/cluster.md. An update is the sum of what nothing in it overlaps:
 
     compute   rows of a worker x time of a row, but no less than asking for its kernels takes
     update    what does not depend on the rows: AdamW, and copies of the weights
@@ -89,7 +89,7 @@ BERT_BASE = 109_482_240
 NVLINK, NETWORK = 370e9, 40e9
 """Assumed bytes per second of a ring inside a host of 8, and between hosts (400 Gbit a GPU)."""
 ASKING_S = 0.038
-"""Assumed: ten times a captured step at a batch of 8, as docs/concepts/gpu.md has it."""
+"""Assumed: ten times a captured step at a batch of 8, as docs/how-to/cluster.md says."""
 
 
 def bert_base(workers: int) -> Machine:

@@ -42,7 +42,7 @@ ABOUT = {
         "Training by two processes",
         "The same recipe and the same batches, by one process and by two under torchrun, a thread "
         "each; `1 process` stands in the peer's place. What this says of GPUs is in "
-        "[At scale](concepts/scale.md).",
+        "[Several GPUs](how-to/cluster.md#what-limits-several-gpus).",
     ),
     "serve": (
         "Serving over HTTP",

@@ -62,6 +62,12 @@ def read_blocks(page: Path, *languages: str) -> list[Block]:
     return [block for block in found if not languages or block.language in languages]
 
 
+def section_of(block: Block) -> str:
+    """Return the title of the second-level section that a block is in."""
+    lines = block.page.read_text(encoding="utf-8").splitlines()[: block.line]
+    return next((line[3:] for line in reversed(lines) if line.startswith("## ")), "")
+
+
 def every_block(*languages: str) -> list[Block]:
     """Return the blocks of all pages."""
     return [block for page in PAGES for block in read_blocks(page, *languages)]
