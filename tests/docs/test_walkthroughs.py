@@ -130,7 +130,7 @@ def test_an_encoder_of_your_own(walk):
 
 @pytest.mark.slow
 def test_several_labels_for_one_text(walk):
-    walk.run(ROOT / "docs" / "how-to" / "multi-label.md")
+    walk.run(ROOT / "docs" / "how-to" / "tasks.md", "Several labels")
     labels = {"anger", "joy", "fear"}
     assert set(plait.load("runs/moods").tasks["moods"].spec.labels) == labels
 
