@@ -119,7 +119,7 @@ def test_every_variable_of_the_environment_is_explained():
 def test_the_page_on_runs_shows_every_file_of_a_run():
     drawn = (ROOT / "src/plait/inference/folders.py").read_text(encoding="utf-8")
     files = re.findall(r"^([a-z]+(?:\.\w+|/))", drawn.split('"""')[1], flags=re.M)
-    text = (ROOT / "docs" / "concepts" / "run.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "train.md").read_text(encoding="utf-8")
     assert len(files) > 7
     assert [
         name for name in files if f"\n  {name} " not in text and f"\n  {name}\n" not in text

@@ -19,7 +19,7 @@ from plait.registry import FAMILIES
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 OWN_PART = ROOT / "docs" / "how-to" / "own-part.md"
 OWN_DATA = ROOT / "docs" / "how-to" / "own-data.md"
-FOLLOW = ROOT / "docs" / "how-to" / "follow-a-run.md"
+TRAIN = ROOT / "docs" / "how-to" / "train.md"
 PYTHON = ROOT / "docs" / "how-to" / "python.md"
 DATA = ROOT / "docs" / "how-to" / "data.md"
 PREDICT = ROOT / "docs" / "how-to" / "predict.md"
@@ -207,7 +207,7 @@ def test_listeners_for_other_services(name, functions, ends, tiny_recipe, monkey
     stand_in = SimpleNamespace(**{f: record(calls, f) for f in functions})
     monkeypatch.setitem(sys.modules, name, stand_in)
     recipe = tiny_recipe()
-    for block in read_blocks(FOLLOW, "python"):
+    for block in read_blocks(TRAIN, "python"):
         if block.file:
             (recipe.parent / block.file).write_text(block.text, encoding="utf-8")
     text = recipe.read_text(encoding="utf-8").replace("listeners = []", "")
