@@ -238,7 +238,7 @@ def test_a_stage_that_meta_learns_takes_several_batches_a_turn(recipe):
 
 
 def test_the_page_shows_what_is_printed():
-    page = Path(__file__).parents[2] / "docs" / "concepts" / "schedules.md"
+    page = Path(__file__).parents[2] / "docs" / "concepts" / "training.md"
     (block,) = re.findall(r"^```console\n\$ plait (.*?)^```$", page.read_text(), re.M | re.S)
     command, shown = block.replace("\\\n", "").split("\n", 1)
     _, recipe, *words = shlex.split(command)
