@@ -17,6 +17,7 @@ from plait.cli import main
 from plait.registry import FAMILIES
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+ENCODERS = ROOT / "docs" / "how-to" / "encoders.md"
 OWN_PART = ROOT / "docs" / "how-to" / "own-part.md"
 OWN_DATA = ROOT / "docs" / "how-to" / "own-data.md"
 TRAIN = ROOT / "docs" / "how-to" / "train.md"
@@ -122,7 +123,7 @@ def test_parts_of_your_own(walk):
 
 @pytest.mark.slow
 def test_an_encoder_of_your_own(walk):
-    walk.run(ROOT / "docs" / "how-to" / "own-architecture.md")
+    walk.run(ENCODERS, "Write your own architecture")
     model = plait.load("runs/mine").model
     assert type(model.encoder).__name__ == "Convolutions"
     assert model.encoder.words.weight.shape[1] == model.encoder.width
@@ -139,7 +140,7 @@ def test_several_labels_for_one_text(walk):
 def test_a_task_is_added(walk):
     """The run it is added to need not be well trained here."""
     walk.overrides += ["-o", "train.max_steps=4"]
-    walk.run(ROOT / "docs" / "how-to" / "add-a-task.md")
+    walk.run(ENCODERS, "Add a task to a trained run")
     old, new = (plait.load(f"runs/{name}") for name in ("demo", "more"))
     texts = ["What a fine day."]
     assert old.predict("sentiment", texts) == new.predict("sentiment", texts)
