@@ -220,8 +220,8 @@ class Plan:
             effects = _share_exactly(known, num)
         else:
             effects, errors = _share_by_orders(known, self.orders)
-        told = zip(self.parts, effects.tolist(), errors.tolist(), strict=True)
-        return tuple(replace(part, effect=effect, error=error) for part, effect, error in told)
+        estimates = zip(self.parts, effects.tolist(), errors.tolist(), strict=True)
+        return tuple(replace(part, effect=effect, error=error) for part, effect, error in estimates)
 
 
 def _share_exactly(values: Mapping[int, float], num: int) -> Floats:

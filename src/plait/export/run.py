@@ -150,14 +150,14 @@ def _explain_onnx(folder: Path, found: dict[str, Comparison]) -> list[Sequence[s
     first, task = next(iter(facts["tasks"].items()))
     texts = '("One text.", "Another text.")' if task["texts"] == 2 else '"One text."'
     words = '"One text." "Another text."' if task["texts"] == 2 else '"One text."'
-    told: list[Sequence[str]] = []
+    comparison: list[Sequence[str]] = []
     if found:
         lines = [
             f"| {name} | {c.metric} | {_figure(c.before)} | {_figure(c.after)} | {c.equal:.1%} | "
             f"{c.rows:,} |"
             for name, c in found.items()
         ]
-        told = [
+        comparison = [
             ["## Against the run"],
             [
                 f"| task | figure | run | {facts['precision']} graph | equal answers | dev rows |",
@@ -167,7 +167,7 @@ def _explain_onnx(folder: Path, found: dict[str, Comparison]) -> list[Sequence[s
             ["Scores are taken for equal where they are less than 1% of their range apart."],
         ]
     return [
-        *told,
+        *comparison,
         ["## Use it"],
         [
             "This folder holds ONNX graphs; `FOLDER` is where it is. `export.json` says which "

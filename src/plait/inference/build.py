@@ -87,15 +87,15 @@ def choose_device(name: str) -> torch.device:
     """Turn 'auto' or a device's name into a device that is there."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    told = f"device = {name!r} cannot be used here"
+    message = f"device = {name!r} cannot be used here"
     try:
         device = torch.device(name)
     except RuntimeError as error:  # which lists many that plait knows nothing of
-        raise RecipeError(f"{told}: it is none; choose auto, cpu, cuda or cuda:1") from error
+        raise RecipeError(f"{message}: it is none; choose auto, cpu, cuda or cuda:1") from error
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise RecipeError(f"{told}: {first_line(error)}; auto takes what is there") from error
+        raise RecipeError(f"{message}: {first_line(error)}; auto takes what is there") from error
     return device
 
 

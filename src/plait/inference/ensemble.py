@@ -143,8 +143,8 @@ def read_calibrations(
 
 def _identify(how: How, members: Sequence[tuple[str, Mapping[str, Scaling]]]) -> str:
     """Return a hash of how and of whom: the members' weights, and what they are scaled by."""
-    told = json.dumps([how, [[own, plain_scalings(s)] for own, s in members]], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    content = json.dumps([how, [[own, plain_scalings(s)] for own, s in members]], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def read_how(folder: Path) -> How:
@@ -202,8 +202,8 @@ def _read_file(path: Path) -> tuple[How, list[Path], dict[str, Any]]:
         tasks = {name: dict(task) for name, task in table["tasks"].items()}
         places = [path.parent / member for member in members]
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # TOML's are ValueErrors
-        told = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise RunError(f"{path} is not an ensemble that plait wrote: {told}") from error
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise RunError(f"{path} is not an ensemble that plait wrote: {reason}") from error
     if how not in ("mode", "mean"):
         raise RunError(f"{path}: how = {how!r}{suggest(str(how), ('mode', 'mean'))}")
     if not places:

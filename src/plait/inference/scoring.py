@@ -125,8 +125,8 @@ class Scorer:
                     if self.progress is not None:
                         done += len(place)
                         total = len(dataset) if rows is None else len(rows)
-                        told = (part[0] * total + done) // part[1]
-                        self.progress(", ".join(tasks), told, total)
+                        overall = (part[0] * total + done) // part[1]
+                        self.progress(", ".join(tasks), overall, total)
         finally:
             self.model.train(was_training)
         if not places:

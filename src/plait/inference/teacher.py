@@ -223,7 +223,9 @@ def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], kind: StageKind) -
     if not kind.calibrated:
         return _Teacher(folder, members, None)
     scaled = _read_scaled(folder, unseen=kind.unseen)
-    members = [member | {"calibration": told} for member, told in zip(members, scaled, strict=True)]
+    members = [
+        member | {"calibration": scales} for member, scales in zip(members, scaled, strict=True)
+    ]
     return _Teacher(folder, members, scaled)
 
 
@@ -247,5 +249,5 @@ def _hash_scalings(
     members: Sequence[Mapping[str, Scaling]], own: Mapping[str, Scaling]
 ) -> list[str]:
     """Return a hash of what scales each member's answers, and those of all together."""
-    told = [[plain_scalings(member), plain_scalings(own)] for member in members]
-    return [hashlib.sha256(json.dumps(t, sort_keys=True).encode()).hexdigest() for t in told]
+    contents = [[plain_scalings(member), plain_scalings(own)] for member in members]
+    return [hashlib.sha256(json.dumps(t, sort_keys=True).encode()).hexdigest() for t in contents]

@@ -185,8 +185,10 @@ def _check_positive(positive: str | None, specs: Mapping[str, TaskSpec]) -> None
         return
     if not known:
         raise UsageError("--positive is for tasks on single texts, and there is none to audit")
-    told = ", ".join(repr(choice) for choice in sorted(known))
-    raise UsageError(f"--positive {positive!r} is no label of a task on single texts: {told}")
+    known_labels = ", ".join(repr(choice) for choice in sorted(known))
+    raise UsageError(
+        f"--positive {positive!r} is no label of a task on single texts: {known_labels}"
+    )
 
 
 def _generator(seed: int, *names: str) -> np.random.Generator:

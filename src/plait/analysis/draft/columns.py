@@ -313,14 +313,14 @@ def _split_label(given: str | None, columns: Mapping[str, Column]) -> tuple[str,
 
 def _require_flags(columns: Sequence[Column], path: Path, *, may_be_several: bool) -> None:
     """Refuse several label columns that do not say 0 or 1 each."""
-    told = f"--label names {len(columns)} columns, each of which must hold 0 or 1 for a label"
+    message = f"--label names {len(columns)} columns, each of which must hold 0 or 1 for a label"
     if not may_be_several:
-        raise DataError(f"{told}; that is --kind labels", path=path)
+        raise DataError(f"{message}; that is --kind labels", path=path)
     for column in columns:
         for value in column.filled:
             is_flag = is_number(value) and float(value) in (0, 1)
             if not is_flag and value.lower() not in ("true", "false"):
-                raise DataError(f"{told}, but {column.name!r} has {value[:40]!r}", path=path)
+                raise DataError(f"{message}, but {column.name!r} has {value[:40]!r}", path=path)
 
 
 def _find_flags(columns: Sequence[Column], likely: Sequence[Column]) -> tuple[str, ...]:

@@ -151,8 +151,8 @@ def refuse_others(
     for key in [*now, *before]:
         if before.get(key) != now.get(key):
             what = f"{'other' if key.endswith('s') else 'another'} {key}"
-            told = _tell_difference(key, before.get(key), now.get(key))
-            raise RunError(f"{begun} was begun with {what} ({told}); {advice}")
+            difference = _tell_difference(key, before.get(key), now.get(key))
+            raise RunError(f"{begun} was begun with {what} ({difference}); {advice}")
 
 
 def _tell_difference(key: str, before: Any, now: Any) -> str:

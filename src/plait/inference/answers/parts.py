@@ -79,8 +79,8 @@ def find_files(pattern: str) -> tuple[Path, ...]:
     try:
         return tuple(find_data_files(pattern, None).values())
     except DataError as error:
-        told = f"no file is called {pattern}; a pattern is such as 'rows/*.parquet'"
-        raise UsageError(told) from error
+        message = f"no file is called {pattern}; a pattern is such as 'rows/*.parquet'"
+        raise UsageError(message) from error
 
 
 def refuse_own_answers(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Told = Mapping[str, TaskAnswers | PooledAnswers]
     """Answers and labels by task, which tell how far to believe a model."""
 
-UNTOLD = ("about", "data.", "device", "name", "precision", "seed")
+IGNORED_SETTINGS = ("about", "data.", "device", "name", "precision", "seed")
 """Settings, as they begin, in which a run and one that left rows out may well differ."""
 
 
@@ -68,16 +68,16 @@ def calibrate(
         model, answers = answer_left_out(
             place, data=data, device=device, reading=reading, answering=answering
         )
-        told = _told_of(whose, note)
+        prefixed = _prefix_notes(whose, note)
         for name, task in model.config.tasks.items():
             if task.kind.can_scale and name not in answers:
-                told(f"{name} is left as it is: no row of it was left out")
-        fits = _keep(model, answers, "left-out", told, offsets=offsets, lenient=lenient)
+                prefixed(f"{name} is left as it is: no row of it was left out")
+        fits = _keep(model, answers, "left-out", prefixed, offsets=offsets, lenient=lenient)
         found |= {f"{whose}{task}": fit for task, fit in fits.items()}
     return found
 
 
-def _told_of(whose: str, note: Callable[[str], None]) -> Callable[[str], None]:
+def _prefix_notes(whose: str, note: Callable[[str], None]) -> Callable[[str], None]:
     return lambda text: note(f"{whose}{text}")
 
 
@@ -133,8 +133,8 @@ def borrow(
 
 def _compare(mine: RunFolder, theirs: RunFolder) -> list[str]:
     """List the settings in which two runs' training differs, by more than rows and chance."""
-    told = differences(theirs.read_config(), mine.read_config())
-    return [line for line in told if not line.startswith(UNTOLD)]
+    lines = differences(theirs.read_config(), mine.read_config())
+    return [line for line in lines if not line.startswith(IGNORED_SETTINGS)]
 
 
 def _keep(
@@ -185,29 +185,29 @@ def _choose(
 
     `note` hears why others cannot be.
     """
-    told = {name: task for name, task in answers.items() if task.spec.kind.can_scale}
+    scalable = {name: task for name, task in answers.items() if task.spec.kind.can_scale}
     for name, task in answers.items():
         if task.spec.kind.form == "independent":
             note(f"{name} is left as it is: a temperature is for one answer a row, not for several")
-    if not told:
+    if not scalable:
         return {}, (
             f"{folder} has no task of classes, or of yes and no, with {rows} rows; "
             "only probabilities of those are calibrated"
         )
-    for name, task in list(told.items()):
+    for name, task in list(scalable.items()):
         if not tells_temperature(task.labels, task.uncalibrated):
-            del told[name]
+            del scalable[name]
             right = int((task.uncalibrated.argmax(axis=1) == task.labels).sum())
             reason = f"of its {len(task.labels)} {rows} rows {right} are right"
             if len(task.labels) < 2:
                 reason = f"it has {counted(len(task.labels), f'{rows} row')}"
             note(f"{name} is left as it is: {reason}, which tells no temperature")
-    if not told:
+    if not scalable:
         return {}, (
             f"{rows} rows tell no temperature for any task of {folder}: it takes {FEWEST} right "
             f"and {FEWEST} wrong answers at least"
         )
-    return told, ""
+    return scalable, ""
 
 
 def undo(run: str | Path, *, left_out: bool = False) -> bool:

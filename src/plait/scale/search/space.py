@@ -32,8 +32,8 @@ def spell_teachers(search: SearchConfig) -> SearchConfig:
     for key, choices in search.space.items():
         values = [_spell(key.rpartition(".")[2], value) for value in choices.values or ()]
         once = {json.dumps(value): value for value in values}
-        told = {"values": tuple(once.values())} if values else {}
-        space[key] = choices.model_copy(update=told)
+        update = {"values": tuple(once.values())} if values else {}
+        space[key] = choices.model_copy(update=update)
     return search.model_copy(update={"space": space})
 
 

@@ -19,8 +19,8 @@ from plait.config import read_resolved, to_toml
 from plait.data.storage import write_text
 from plait.errors import Interrupted, RecipeError, ResourceError, RunError, UsageError
 from plait.inference.folders import RunFolder, list_changes, take_lock
-from plait.scale.crew import DONE, FAILED, LOST, SPENT
-from plait.scale.hiring import hired
+from plait.scale.factory import open_pool
+from plait.scale.pool import DONE, FAILED, LOST, SPENT
 from plait.scale.running import find_needs
 from plait.scale.search.request import Search
 from plait.scale.search.results import Trial, rank, write_best, write_trials
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plait.config import RunConfig
-    from plait.scale import Crew, Message
+    from plait.scale import Message, WorkerPool
 
 STUDY = "search"
 """The study's name inside its file, which holds no other."""
@@ -73,7 +73,7 @@ def run_search(
     with (
         _opened(search, config, resume=resume, command=command),
         _storage_explained(search.out, command),
-        hired(search.engine, num_places, search.out, note, gpu=config.device != "cpu") as crew,
+        open_pool(search.engine, num_places, search.out, note, gpu=config.device != "cpu") as pool,
     ):
         study = optuna.create_study(
             storage=f"sqlite:///{search.out.resolve() / 'study.db'}",
@@ -89,7 +89,7 @@ def run_search(
                 f"{search.num_runs}; resume it unchanged, or search under another --out"
             )
         study.set_user_attr(NUM_RUNS, search.num_runs)
-        session = _Session(search, config, study, crew, hear)
+        session = _Session(search, config, study, pool, hear)
         try:
             session.run()
         except KeyboardInterrupt:
@@ -158,11 +158,11 @@ class _Session:
         search: Search,
         config: RunConfig,
         study: Any,
-        crew: Crew,
+        pool: WorkerPool,
         hear: Callable[[Trial], None],
     ):
         self.search, self.config, self.study, self.hear = search, config, study, hear
-        self.crew = crew
+        self.pool = pool
         self.space = config.search.space
         self.distributions = find_distributions(self.space)
         self.active: dict[str, Any] = {}
@@ -206,14 +206,14 @@ class _Session:
             for trial in self.study.get_trials(deepcopy=False, states=(running,))
         ]
         while True:
-            while len(self.active) < self.crew.num_places:
+            while len(self.active) < self.pool.num_places:
                 trial = waiting.pop(0) if waiting else self._ask()
                 if trial is None:
                     break
                 self._start(trial)
             if not self.active:
                 return
-            for heard in self.crew.hear():
+            for heard in self.pool.hear():
                 self._listen(*heard)
 
     def _ask(self) -> Any:
@@ -258,7 +258,7 @@ class _Session:
         name = f"trial {number}"
         needs = find_needs([config for config, _ in runs], search.data)
         self.active[name] = trial  # before it begins: a Ctrl-C comes as soon as it has
-        self.crew.start(name, run_trial, Job(tuple(runs), search.data), needs)
+        self.pool.start(name, run_trial, Job(tuple(runs), search.data), needs)
         self._tell(trial)
 
     def _listen(self, name: str, message: Message, is_last: bool) -> None:
@@ -268,7 +268,7 @@ class _Session:
         event, *values = message
         trial = self.active.pop(name) if is_last else self.active[name]
         if event == "figure":
-            self.crew.answer(name, self._hear_figure(trial, *values))
+            self.pool.answer(name, self._hear_figure(trial, *values))
         elif event == DONE:
             self._end(trial, TrialState.COMPLETE, values[0])
         elif event == "pruned":
@@ -323,10 +323,10 @@ class _Session:
 
     def stop(self) -> None:
         """Let every trial save what it has; a second Ctrl-C ends them at once."""
-        self.crew.stop()
-        while self.crew.names():
-            for name, message, is_last in self.crew.hear():
+        self.pool.stop()
+        while self.pool.names():
+            for name, message, is_last in self.pool.hear():
                 # What is done is found to be so by the next sitting.
                 if not is_last and message[0] == "figure":
                     self._hear_figure(self.active[name], *message[1:])
-                    self.crew.answer(name, True)
+                    self.pool.answer(name, True)

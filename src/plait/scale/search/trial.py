@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plait.inference.folders import RunFolder
-from plait.scale.crew import DONE
+from plait.scale.pool import DONE
 from plait.scale.running import wait_until_free
 from plait.training.listeners import Listener
 
