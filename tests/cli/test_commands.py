@@ -131,7 +131,10 @@ REFUSALS = [
     ("ensemble RUN --out new --data x", "--data is for --method weights"),
     # texts and files
     ("predict RUN --task mood", "give texts as arguments, a file with --input, or lines"),
-    ("predict RUN a b", "say which task with --task, since some take one text and some two"),
+    (
+        "predict RUN a b",
+        "name the task with --task, because some tasks take one",
+    ),
     ("predict RUN a --task same", "task 'same' needs pairs: give an even number of texts (got 1)"),
     ("predict RUN '' --task mood", "one of the texts is empty"),
     ("predict RUN a --input x.csv", "not both"),
@@ -152,7 +155,7 @@ REFUSALS = [
     ("predict RUN --input *.csv", "--out must be a folder"),
     ("predict RUN --input *.csv --out a.csv", "--out must be a folder"),
     ("predict RUN --input *.csv --out a --review b.csv", "--review is for one file"),
-    ("predict RUN --input *.nothing --out a", "no file is called"),
+    ("predict RUN --input *.nothing --out a", "no file matches"),
     ("predict RUN --split test", "--split needs --out DIR"),
     ("predict RUN a --split test --out a", "leave out the texts and --input"),
     ("predict RUN --split test --out a --accuracy .9", "gives every row a prediction"),

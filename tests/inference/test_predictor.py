@@ -131,7 +131,7 @@ def test_a_run_that_is_not_there(tmp_path, tiny_run):
     recipe.write_bytes((tiny_run / "recipe.toml").read_bytes())
     with pytest.raises(RunError, match=r"recipe\.toml is a file; a run is the folder"):
         plait.load(recipe)
-    with pytest.raises(RunError, match=f"has a recipe and no model; .* `plait train {recipe}`"):
+    with pytest.raises(RunError, match=f"has a recipe but no model; .* `plait train {recipe}`"):
         plait.load(tmp_path)
     (tmp_path / "run.json").write_bytes((tiny_run / "run.json").read_bytes())
     with pytest.raises(RunError, match="has no model yet"):
