@@ -185,7 +185,9 @@ def test_without_dev_files_nothing_is_compared(tiny_run, tmp_path):
     recipe = run / "recipe.toml"
     recipe.write_text(recipe.read_text().replace("-dev.csv", "-gone.csv"))
     done = export(run, tmp_path / "out", tasks=["mood"])
-    assert done.note.startswith("nothing was compared on dev: data file mood-gone.csv is not there")
+    assert done.note.startswith(
+        "the export was not compared with the run: data file mood-gone.csv is not there"
+    )
     assert "measured" not in json.loads((done.folder / "export.json").read_text())
     with pytest.raises(plait.PlaitError, match="no data folder"):
         export(run, tmp_path / "other", tasks=["mood"], data=str(tmp_path / "nowhere"))
@@ -204,7 +206,7 @@ def test_places_that_are_taken_or_empty(tiny_run, exported, tmp_path):
         export(tiny_run, exported)
     with pytest.raises(RunError, match="there is no run at"):
         export(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="is an export already"):
+    with pytest.raises(UsageError, match="is already an export"):
         export(exported)
     with pytest.raises(RunError, match="exported folder, not a run"):
         make_ensemble([exported], tmp_path / "all")

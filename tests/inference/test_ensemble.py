@@ -84,7 +84,7 @@ def test_tasks_answered_together_are_those_answered_apart(tiny_run, second_run, 
     [
         ('"so-so"', '"meh"', r"task 'mood' has labels .*'meh'.* in .*other, but .*'so-so'"),
         ("5.0", "4.0", r"task 'near' has range \[0.0, 4.0\] in .*other, but \[0.0, 5.0\]"),
-        ("[tasks.same", "[tasks.alike", "has a task 'same' and .*other has none"),
+        ("[tasks.same", "[tasks.alike", "has a task 'same' and .*other does not"),
     ],
 )
 def test_other_tasks_are_refused(tiny_run, tmp_path, old, new, told):

@@ -110,7 +110,7 @@ def shorten_a_bias(run):
             "their models differ in the shape of",
         ),
         (shorten_a_bias, "their models differ in the shape of encoder.*bias"),
-        (lambda r: (r / "model.safetensors").unlink(), "its model.safetensors is gone"),
+        (lambda r: (r / "model.safetensors").unlink(), "its model.safetensors is missing"),
     ],
 )
 def test_runs_of_another_shape_are_refused(tiny_run, moved, tmp_path, change, told):

@@ -80,7 +80,7 @@ def test_the_encoders_dropout_can_be_set(make):
         ("plugins=['/nowhere/x.py']", "plugins names /nowhere/x.py, which is not a file"),
         ("encoder.max_length=49", "encoder.max_length = 49, but this encoder reads at most 48"),
         ("device='cuda:99'", "device = 'cuda:99' cannot be used here"),
-        ("tasks.near.head='linear'", "linear head gives logits"),
+        ("tasks.near.head='linear'", "linear head returns logits"),
         ("listeners=['tensorbored']", "did you mean 'tensorboard'"),
     ],
 )

@@ -31,7 +31,7 @@ class Workers(Team):
     def __init__(self, local_rank: int, local_size: int):
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.local_rank, self.local_size = local_rank, local_size
-        # A group of its own on the CPU, so that messages never wait for a device.
+        # A separate group on the CPU, so that messages never wait for a device.
         self._talk = dist.new_group(backend="gloo", timeout=LONG_PATIENCE)
         self._generators: dict[torch.device, torch.Generator] = {}
 

@@ -361,7 +361,7 @@ class _Board:
         await self.posts.put((event, args))
 
     async def take(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """Return the events so far; wait a moment if there are none."""
+        """Return the events so far; wait a moment if the list is empty."""
         found = []
         with suppress(asyncio.TimeoutError):
             found.append(await asyncio.wait_for(self.posts.get(), SECONDS_A_STEP))

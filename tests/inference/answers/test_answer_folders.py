@@ -141,7 +141,7 @@ def test_going_on_needs_something_that_was_begun(model, plan, tmp_path):
         answer_folder(model, plan(), resume=True)
     answer_folder(model, plan())
     next((tmp_path / "out").glob("part-*")).unlink()
-    with pytest.raises(RunError, match="noted to be done and is not there"):
+    with pytest.raises(RunError, match="is missing; put it back"):
         answer_folder(model, plan(), resume=True)
     (tmp_path / "out" / "_manifest.jsonl").write_text("nonsense\n")
     with pytest.raises(RunError, match="is damaged"):

@@ -124,7 +124,7 @@ def test_a_column_called_as_the_task_is_kept(model, tmp_path):
     assert names[4:] == [f"predicted_mood{end}" for end in ("", "_label", "_confidence")]
     taken = [{**rows[0], "predicted_mood": "x"}]
     with pytest.raises(
-        UsageError, match="would need a column 'predicted_mood', which the file has"
+        UsageError, match="need a column 'predicted_mood', which the file already has"
     ):
         model.predict_file(write(tmp_path / "y.csv", taken), tmp_path / "y.jsonl", tasks=["mood"])
 
@@ -198,9 +198,9 @@ def test_only_the_same_goes_on(model, begun, tiny_run, tmp_path):
     path, out = begun
     with pytest.raises(RunError, match=r"out\.csv\.part is from an interrupted prediction"):
         model.predict_file(path, out, tasks=["mood"])
-    with pytest.raises(RunError, match=r"begun with other tasks \(mood: .*0\.5"):
+    with pytest.raises(RunError, match=r"started with other tasks \(mood: .*0\.5"):
         model.predict_file(path, out, tasks=["mood"], threshold=0.5, resume=True)
-    with pytest.raises(RunError, match=r"begun with other tasks \(mood, now same\)"):
+    with pytest.raises(RunError, match=r"started with other tasks \(mood, now same\)"):
         model.predict_file(path, out, tasks=["same"], resume=True)
     with pytest.raises(RunError, match=r"begun with other probabilities \(false, now true\)"):
         model.predict_file(path, out, tasks=["mood"], probabilities=True, resume=True)
@@ -258,7 +258,7 @@ def test_a_threshold_chosen_on_dev(model):
         ("there.csv", {}, "exists already and is not overwritten"),
         ("out.csv", {"review": "r.csv"}, "a review file needs a threshold"),
         ("out.csv", {"review": "out.csv", "threshold": 0.5}, r"out\.csv is named twice"),
-        ("out.csv", {"threshold": 1.5}, "a threshold is a probability"),
+        ("out.csv", {"threshold": 1.5}, "a threshold must be a probability"),
         ("out.csv", {"text": ["a", "b"]}, "needs 1 text columns, got 2"),
         ("out.csv", {"tasks": ["mod"]}, "did you mean 'mood'"),
         ("out.csv", {"tasks": None}, "name the task with --task"),

@@ -82,7 +82,7 @@ def test_members_are_scaled_each_by_its_own(recipe, folds, student, tmp_path):
     told = json.loads((tmp_path / "student" / "run.json").read_text())["teachers"]["distill"]
     assert len({member["calibration"] for member in told}) == len(model.members)
     undo(folds / "members" / "tiny-fold-1")
-    with pytest.raises(RecipeError, match="since not all members of it are"):
+    with pytest.raises(RecipeError, match="since not all of its members are"):
         student(folds, out="other")
 
 
@@ -126,5 +126,5 @@ def test_a_teacher_calibrated_anew_before_it_is_asked(teacher, student, monkeypa
         return learn(self, *args)
 
     monkeypatch.setattr(Lessons, "learn", later)
-    with pytest.raises(RunError, match="was calibrated anew while its student was trained"):
+    with pytest.raises(RunError, match="was calibrated again while its student was trained"):
         student(teacher)

@@ -47,7 +47,7 @@ class TaskAnswers:
     uncalibrated: Floats
     """Uncalibrated probabilities [rows, classes] or scores [rows]."""
     scaling: Scaling | None
-    """The saved calibration; None if there is none."""
+    """The saved calibration; None if the model is not calibrated."""
 
     @property
     def answers(self) -> Floats:

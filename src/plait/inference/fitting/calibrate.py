@@ -52,8 +52,8 @@ def calibrate(
 
     With `left_out`, fit on the training rows that the run left out; each member of an ensemble is
     fitted on its own left-out rows, and the results are by member and task. With `offsets`, also
-    fit an offset per class. `note` is called with the tasks that are skipped and why. With `lenient`, a
-    model that cannot be calibrated is also skipped; otherwise it raises an error.
+    fit an offset per class. `note` is called with the tasks that are skipped and why. With
+    `lenient`, a model that cannot be calibrated is also skipped; otherwise it raises an error.
     """
     folder = Path(run)
     if not left_out:
@@ -181,7 +181,7 @@ def _write(
 def _choose(
     folder: Path, answers: Told, rows: str, note: Callable[[str], None]
 ) -> tuple[dict[str, TaskAnswers | PooledAnswers], str]:
-    """Return the tasks that can be calibrated on these rows, or the reason if there are none.
+    """Return the tasks that can be calibrated on these rows, or the reason if no task can.
 
     `note` is called with the reason for each skipped task.
     """
