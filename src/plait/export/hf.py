@@ -148,8 +148,8 @@ def _make_classifier(run: Predictor, task: str, out: nn.Linear, *, one_logit: bo
         return Classifier(weight, bias, (task,), "sigmoid")
     named = (run.config.tasks[task].loss or {}).get("name", type(loss).__name__)
     raise UsageError(
-        f"task {task!r} reads its answers off the outputs by the loss {named!r}, which "
-        f"transformers' classifier does not know; {INSTEAD}"
+        f"task {task!r} has the loss {named!r}, whose outputs transformers' classifier cannot "
+        f"convert; {INSTEAD}"
     )
 
 

@@ -79,7 +79,7 @@ def export(
 
 
 def _load(source: Path) -> Predictor:
-    """Read a run so that it computes in fp32, in modules that can be traced."""
+    """Load a run in fp32, with modules that can be traced."""
     model = Predictor.load(source, device="cpu", precision="run")
     return replace(model, scorer=replace(model.scorer, autocast=None), form="fp32")
 

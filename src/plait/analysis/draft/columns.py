@@ -170,7 +170,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Columns that the user named; what is left out is guessed."""
+    """Columns that the user named; the others are guessed."""
 
     text: tuple[str, ...] = ()
     label: str | None = None
@@ -178,7 +178,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which column holds what."""
+    """The role of each column."""
 
     text: tuple[str, ...]
     label: tuple[str, ...]
@@ -189,7 +189,7 @@ class Roles:
     why: dict[str, str]
     """Reason for each of them, by field."""
     notes: list[str]
-    """What the user should know of the columns."""
+    """Notes about the columns for the user."""
 
 
 def find_roles(file: DataFile, choice: Choice, *, may_be_several: bool) -> Roles:
@@ -221,10 +221,10 @@ def find_roles(file: DataFile, choice: Choice, *, may_be_several: bool) -> Roles
     notes = [_objects(column.name) for column in columns.values() if column.is_object]
     label, why_label = given, "as given"
     if not label and may_be_several and (label := _find_flags(asked, likely)):
-        why_label = f"{len(label)} columns that hold nothing but 0 and 1"
+        why_label = f"{len(label)} columns with only 0 and 1"
         notes.append(
-            "columns of 0 and 1 are taken for the labels of one task, of which a row may have "
-            "any number; choose others, or a single one, with --label"
+            "columns with only 0 and 1 are used as the labels of one multi-label task; choose "
+            "other columns, or a single one, with --label"
         )
     if not label and likely:
         label, best = (likely[0].name,), likely[0]
@@ -253,7 +253,7 @@ def find_roles(file: DataFile, choice: Choice, *, may_be_several: bool) -> Roles
 
 
 def _objects(name: str) -> str:
-    return f"column {name!r} holds objects, which are not read; give their values columns"
+    return f"column {name!r} holds objects, which are not supported; put their values into columns"
 
 
 def _list(names: Collection[str]) -> str:
