@@ -125,7 +125,7 @@ def test_calibration_is_in_the_classifier(classifier_run, predictor):
         ("hf", ["near"], "encodes its two texts separately"),
         ("hf", ["beside"], r"an adapter \(pal\) that cannot be merged into the encoder"),
         ("sentence-transformers", ["mood"], "reads one text, but a CrossEncoder two"),
-        ("sentence-transformers", ["same", "mood"], "or none: the encoder"),
+        ("sentence-transformers", ["same", "mood"], "or, without it, the encoder"),
         ("keras", [], "format 'keras' is not known; known: hf, onnx, sentence-transformers"),
     ],
 )
