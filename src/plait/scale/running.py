@@ -167,19 +167,19 @@ class Teller(Listener):
 
     def __init__(self, tell: Tell, after: float):
         self._tell, self._after = tell, after
-        self._told = time.monotonic()
+        self._reported = time.monotonic()
         self._stage = ""
         self._first = 0
         """The stage's first update since the last start."""
-        self._began = self._told
+        self._began = self._reported
 
     def step(self, record: StepRecord) -> None:
         """Send the progress if the interval has passed."""
         now = time.monotonic()
         if record.stage != self._stage:
             self._stage, self._first, self._began = record.stage, record.step, now
-        elif now - self._told >= self._after:
-            self._told = now
+        elif now - self._reported >= self._after:
+            self._reported = now
             pace = (now - self._began) / (record.step - self._first)
             left = pace * (record.num_steps - record.step)
             self._tell(("under way", Place(record.stage, record.step, record.num_steps, left)))

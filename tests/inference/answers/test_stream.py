@@ -202,7 +202,7 @@ def test_only_the_same_goes_on(model, begun, tiny_run, tmp_path):
         model.predict_file(path, out, tasks=["mood"], threshold=0.5, resume=True)
     with pytest.raises(RunError, match=r"started with other tasks \(mood, now same\)"):
         model.predict_file(path, out, tasks=["same"], resume=True)
-    with pytest.raises(RunError, match=r"begun with other probabilities \(false, now true\)"):
+    with pytest.raises(RunError, match=r"started with other probabilities \(false, now true\)"):
         model.predict_file(path, out, tasks=["mood"], probabilities=True, resume=True)
     other = tmp_path / "run"
     shutil.copytree(tiny_run, other)
@@ -242,7 +242,7 @@ def test_a_threshold_chosen_on_dev(model):
     assert chosen.accuracy == pytest.approx(scores.primary["mood"])
     with pytest.raises(UsageError, match="kind 'score'"):
         model.choose_threshold("near", 0.5)
-    with pytest.raises(UsageError, match="names no test files for mood"):
+    with pytest.raises(UsageError, match="has no test files for mood"):
         model.choose_threshold("mood", 0.5, "test")
 
 
