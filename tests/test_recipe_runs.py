@@ -242,8 +242,8 @@ def test_a_task_with_hardly_a_row_left_out_is_left_as_it_is(write, tmp_path):
     outcome = train_ensemble(config, tmp_path / "out", note=told.append)
     assert sorted(outcome.result["calibrated"].values()) == [["mood"], ["mood"], ["mood", "same"]]
     assert sorted(text.partition(", ")[2] for text in told) == [
-        "same is left as it is: it has 1 left-out row, which tells no temperature",
-        "same is left as it is: no row of it was left out",
+        "same skipped: it has 1 left-out row, too few right or wrong ones to fit a temperature",
+        "same skipped: the run left out none of its rows",
     ]
 
 
@@ -293,7 +293,7 @@ def test_finished_members_are_passed_over(trained, tmp_path):
     first = tmp_path / "broken" / "members" / "tiny-seed-1" / "model.safetensors"
     assert not (tmp_path / "broken" / "ensemble.toml").exists()
     before = first.stat().st_mtime_ns
-    with pytest.raises(RunError, match="go on there with `again`"):
+    with pytest.raises(RunError, match="continue with `again`"):
         train_ensemble(config, tmp_path / "broken", command="again")
     broken = train_ensemble(config, tmp_path / "broken", resume=True, listen=listen)
     assert first.stat().st_mtime_ns == before

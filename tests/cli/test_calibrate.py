@@ -97,7 +97,7 @@ def test_a_run_without_classes(plait, tiny_recipe, tmp_path):
     recipe.write_text(tomli_w.dumps(table))
     run = tmp_path / "run"
     assert plait("train", recipe, "--out", run, "-o", "train.max_steps=2").code == 0
-    assert "has no task of classes" in plait("calibrate", run).complaint()
+    assert "has no task of kind classes" in plait("calibrate", run).complaint()
 
 
 def test_dev_rows_that_are_all_right_tell_no_temperature(plait, run, tmp_path):
@@ -111,7 +111,7 @@ def test_dev_rows_that_are_all_right_tell_no_temperature(plait, run, tmp_path):
     write_rows(other / "mood-dev.csv", right)
     done = plait("calibrate", run, "--data", other)
     count = len(right)
-    assert f"note: mood is left as it is: of its {count} dev rows {count} are right" in done.err
+    assert f"note: mood skipped: {count} of its {count} dev rows are right" in done.err
     assert set(json.loads((run / "calibration.json").read_text())["tasks"]) == {"same"}
 
 
@@ -215,7 +215,7 @@ def test_groups_are_not_halved(plait, tiny_recipe, tmp_path):
 
 def test_a_run_that_left_nothing_out(plait, run):
     complaint = plait("calibrate", run, "--left-out").complaint()
-    assert "left no training rows out; train it with data.folds" in complaint
+    assert "left out no training rows; train it with data.folds" in complaint
     assert not (run / "calibration.json").exists()
 
 
@@ -230,7 +230,7 @@ def test_a_run_on_all_rows_takes_what_folds_tell(plait, folds):
     before = Predictor.load(run)
     done = plait("calibrate", run, "--from", folds, "--offsets")
     assert done.code == 0, done.err
-    assert "was trained otherwise" not in done.err  # but for its rows and its seed
+    assert "trained with different settings" not in done.err  # but for its rows and its seed
     assert f"is kept in {run}; `plait calibrate {run} --undo`" in done.out
     kept = json.loads((run / "calibration.json").read_text())
     assert (kept["split"], kept["source"]) == ("left-out", "two")
@@ -274,7 +274,7 @@ def test_what_cannot_be_taken_from_others_is_told(plait, run, folds, tiny_recipe
     assert "use --from or --undo" in plait("calibrate", run, "--from", folds, "--undo").complaint()
     assert "there is no run at" in plait("calibrate", run, "--from", tmp_path / "x").complaint()
     complaint = plait("calibrate", run, "--from", run).complaint()
-    assert "left no training rows out; train it with data.folds" in complaint
+    assert "left out no training rows; train it with data.folds" in complaint
     assert not (run / "calibration.json").exists()
 
     recipe = tiny_recipe(tmp_path / "else")
@@ -286,8 +286,8 @@ def test_what_cannot_be_taken_from_others_is_told(plait, run, folds, tiny_recipe
     assert plait("train", recipe, "--out", tmp_path / "new", *options).code == 0
     done = plait("calibrate", tmp_path / "new", "--from", folds)
     assert done.code == 0, done.err
-    assert f"note: alike is left as it is: it is no task of {folds}" in done.err
-    assert f"{folds} was trained otherwise than {tmp_path / 'new'} (" in done.err
+    assert f"note: alike skipped: it is not a task of {folds}" in done.err
+    assert f"{folds} and {tmp_path / 'new'} were trained with different settings (" in done.err
     assert set(Predictor.load(tmp_path / "new").scalings) == {"mood"}
 
 
@@ -330,5 +330,5 @@ def test_a_task_of_which_nobody_left_rows_out_is_told(plait, run, folds, monkeyp
     monkeypatch.setattr(calibrate, "answer_left_out", without)
     done = plait("calibrate", run, "--from", folds)
     assert done.code == 0, done.err
-    assert f"note: same is left as it is: no row of it was left out by {folds}" in done.err
+    assert f"note: same skipped: {folds} left out none of its rows" in done.err
     assert set(Predictor.load(run).scalings) == {"mood"}

@@ -132,7 +132,7 @@ def test_columns_choose_the_tasks(plait, trained, tmp_path):
     assert "mood_label" in one.out
     two = plait("predict", trained, "--input", path, "--column", "body", "--column", "reply")
     assert ("same_label" in two.out, "near" in two.out, "mood" in two.out) == (True, True, False)
-    assert "say which task with --task" in plait("predict", trained, "--input", path).complaint()
+    assert "name the task with --task" in plait("predict", trained, "--input", path).complaint()
 
 
 def test_separators(plait, trained, tmp_path):
@@ -222,7 +222,7 @@ def test_parts_are_not_written_where_the_pattern_finds_them(
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "a.csv").write_text("text\nfine\n")
     words = ["predict", trained, "--task", "mood", "--input", pattern, "--out", out]
-    assert f"would be rows to {pattern} the next time" in plait(*words).complaint()
+    assert f"{pattern} would match the predictions" in plait(*words).complaint()
     assert not list((tmp_path / out).glob("part-*"))
 
 

@@ -119,13 +119,13 @@ def test_calibration_is_in_the_classifier(classifier_run, predictor):
 @pytest.mark.parametrize(
     ("form", "tasks", "said"),
     [
-        ("hf", [], "holds one task: name it with --task"),
-        ("hf", ["mood", "same"], "holds one task"),
+        ("hf", [], "exports one task: name it with --task"),
+        ("hf", ["mood", "same"], "exports one task"),
         ("hf", ["modo"], "has no task 'modo'; did you mean 'mood'"),
-        ("hf", ["near"], "encodes its two texts apart"),
-        ("hf", ["beside"], r"an adapter \(pal\) that is no part of the encoder's weights"),
-        ("sentence-transformers", ["mood"], "reads one text, and a CrossEncoder two"),
-        ("sentence-transformers", ["same", "mood"], "or none: the encoder"),
+        ("hf", ["near"], "encodes its two texts separately"),
+        ("hf", ["beside"], r"an adapter \(pal\) that cannot be merged into the encoder"),
+        ("sentence-transformers", ["mood"], "reads one text, but a CrossEncoder two"),
+        ("sentence-transformers", ["same", "mood"], "or, without it, the encoder"),
         ("keras", [], "format 'keras' is not known; known: hf, onnx, sentence-transformers"),
     ],
 )

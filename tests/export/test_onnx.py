@@ -185,7 +185,9 @@ def test_without_dev_files_nothing_is_compared(tiny_run, tmp_path):
     recipe = run / "recipe.toml"
     recipe.write_text(recipe.read_text().replace("-dev.csv", "-gone.csv"))
     done = export(run, tmp_path / "out", tasks=["mood"])
-    assert done.note.startswith("nothing was compared on dev: data file mood-gone.csv is not there")
+    assert done.note.startswith(
+        "the export was not compared with the run: data file mood-gone.csv is not there"
+    )
     assert "measured" not in json.loads((done.folder / "export.json").read_text())
     with pytest.raises(plait.PlaitError, match="no data folder"):
         export(run, tmp_path / "other", tasks=["mood"], data=str(tmp_path / "nowhere"))
@@ -204,7 +206,7 @@ def test_places_that_are_taken_or_empty(tiny_run, exported, tmp_path):
         export(tiny_run, exported)
     with pytest.raises(RunError, match="there is no run at"):
         export(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="is an export already"):
+    with pytest.raises(UsageError, match="is already an export"):
         export(exported)
     with pytest.raises(RunError, match="exported folder, not a run"):
         make_ensemble([exported], tmp_path / "all")
@@ -214,12 +216,12 @@ def test_a_damaged_export(exported, tmp_path):
     place = shutil.copytree(exported, tmp_path / "copy")
     with (place / "model.onnx").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(RunError, match=r"model\.onnx is not what was exported; copy it again"):
+    with pytest.raises(RunError, match=r"model\.onnx was changed after the export; copy it again"):
         plait.load(place)
     facts = json.loads((place / "export.json").read_text())
     outside = facts | {"graphs": {str(exported / "model.onnx"): ""}}
     (place / "export.json").write_text(json.dumps(outside))
-    with pytest.raises(RunError, match=r"a graph '.*model.onnx', which is outside"):
+    with pytest.raises(RunError, match=r"a graph '.*model.onnx' is outside of the folder"):
         plait.load(place)
     (place / "export.json").write_text(json.dumps({k: v for k, v in facts.items() if k != "tasks"}))
     with pytest.raises(RunError, match="is damaged: it lacks tasks"):

@@ -72,7 +72,7 @@ def test_exports(run, tmp_path):
     assert ask(model, "same", PAIRS) == pytest.approx(wanted, abs=1e-5)
     facts = json.loads((folder / "export.json").read_text())["tasks"]
     assert [task for task, told in facts.items() if told.get("both_orders")] == ["same"]
-    with pytest.raises(UsageError, match="answered in both orders of a pair"):
+    with pytest.raises(UsageError, match="averages both orders of a pair"):
         export(run, tmp_path / "hf", form="hf", tasks=["same"])
 
 

@@ -201,8 +201,8 @@ def test_an_ensemble_has_its_own(run, tmp_path):
         Ensemble.load(folder)
 
 
-TEMPERATURE = r"has a temperature for task 'mood' that is no number above 0"
-OFFSETS = r"has offsets for task 'mood' that are no list of numbers"
+TEMPERATURE = r"has a temperature for task 'mood' that is not a number above 0"
+OFFSETS = r"has offsets for task 'mood' that are not a list of numbers"
 
 EDITS = [  # what a hand may make of the tasks, and what is said of it
     *(({"mood": {"temperature": t}}, TEMPERATURE) for t in (0, -1, math.inf, math.nan, 10**400)),
@@ -212,8 +212,8 @@ EDITS = [  # what a hand may make of the tasks, and what is said of it
     *(({"mood": {"temperature": 2, "offsets": [0, o, 0]}}, OFFSETS) for o in ("1", None, math.nan)),
     ({"mood": {"temperature": 2, "offsets": [1]}}, "has 1 offset for task 'mood' of 3 classes"),
     ({"same": {"temperature": 2, "offsets": [1, 1, 2]}}, "3 offsets for task 'same' of 2 classes"),
-    ({"mod": {"temperature": 2}}, "scales a task 'mod', which the model does not have"),
-    ({"near": {"temperature": 2}}, "scales task 'near', whose answers are no probabilities"),
+    ({"mod": {"temperature": 2}}, "has a scaling for task 'mod', which the model does not have"),
+    ({"near": {"temperature": 2}}, "has a scaling for task 'near', whose kind cannot"),
     *((tasks, "is damaged") for tasks in (None, [], "mood", {"mood": 2.0}, {"mood": None})),
 ]
 

@@ -84,7 +84,7 @@ def test_tasks_answered_together_are_those_answered_apart(tiny_run, second_run, 
     [
         ('"so-so"', '"meh"', r"task 'mood' has labels .*'meh'.* in .*other, but .*'so-so'"),
         ("5.0", "4.0", r"task 'near' has range \[0.0, 4.0\] in .*other, but \[0.0, 5.0\]"),
-        ("[tasks.same", "[tasks.alike", "has a task 'same' and .*other has none"),
+        ("[tasks.same", "[tasks.alike", "has a task 'same' and .*other does not"),
     ],
 )
 def test_other_tasks_are_refused(tiny_run, tmp_path, old, new, told):
@@ -97,12 +97,12 @@ def test_other_tasks_are_refused(tiny_run, tmp_path, old, new, told):
 def test_what_is_no_member_is_refused(tiny_run, tmp_path):
     with pytest.raises(RunError, match="there is no run at nowhere"):
         make_ensemble([tiny_run, "nowhere"], tmp_path / "e")
-    with pytest.raises(RunError, match="is named twice; every member has one vote"):
+    with pytest.raises(RunError, match="is named twice; each member can be named once"):
         make_ensemble([tiny_run, tiny_run / "." / ".." / tiny_run.name], tmp_path / "e")
     with pytest.raises(RunError, match="at least one member"):
         make_ensemble([], tmp_path / "e")
     whole = make_ensemble([tiny_run], tmp_path / "e")
-    with pytest.raises(RunError, match="is an ensemble itself; name its members instead"):
+    with pytest.raises(RunError, match="is an ensemble; name its members instead"):
         make_ensemble([tiny_run, whole], tmp_path / "f")
     with pytest.raises(RunError, match="exists already and is not overwritten"):
         make_ensemble([tiny_run], whole)
@@ -118,10 +118,10 @@ def test_a_member_that_went_away_or_changed_is_told(tiny_run, tmp_path):
     folder = make_ensemble([tiny_run, member], tmp_path / "e")
     recipe = (member / "recipe.toml").read_text(encoding="utf-8")
     (member / "recipe.toml").write_text(recipe.replace('"so-so"', '"meh"'), encoding="utf-8")
-    with pytest.raises(RunError, match=r"'mood' has labels .* members share what their"):
+    with pytest.raises(RunError, match=r"'mood' has labels .* members must agree"):
         load(folder)
     shutil.rmtree(member)
     with pytest.raises(
-        RunError, match=r"ensemble.toml names a member .*member, which is not there"
+        RunError, match=r"ensemble.toml names the member .*member, which does not exist"
     ):
         load(folder)

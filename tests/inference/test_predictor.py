@@ -66,10 +66,10 @@ def test_order_and_batches_do_not_matter(tiny_run, task, examples):
 @pytest.mark.parametrize(
     ("task", "examples", "sentence"),
     [
-        ("mood", [("a", "b")], "task 'mood' takes one text an example, not 2"),
-        ("same", ["a"], "task 'same' takes two texts an example, not 1"),
-        ("near", [("a", "b"), ("a",)], "task 'near' takes two texts an example, not 1"),
-        ("near", [("a", "b", "c")], "task 'near' takes two texts an example, not 3"),
+        ("mood", [("a", "b")], "task 'mood' takes one text per example, got 2"),
+        ("same", ["a"], "task 'same' takes two texts per example, got 1"),
+        ("near", [("a", "b"), ("a",)], "task 'near' takes two texts per example, got 1"),
+        ("near", [("a", "b", "c")], "task 'near' takes two texts per example, got 3"),
         ("mood", "a text", "give a list of texts, not a single one"),
         ("mood", {"text": ["a"]}, "give a list of texts, not a table of columns"),
     ],
@@ -129,9 +129,9 @@ def test_a_run_that_is_not_there(tmp_path, tiny_run):
         plait.load(tmp_path)
     recipe = tmp_path / "recipe.toml"
     recipe.write_bytes((tiny_run / "recipe.toml").read_bytes())
-    with pytest.raises(RunError, match=r"recipe\.toml is a file; a run is the folder"):
+    with pytest.raises(RunError, match=r"recipe\.toml is a file; a run is a folder"):
         plait.load(recipe)
-    with pytest.raises(RunError, match=f"has a recipe and no model; .* `plait train {recipe}`"):
+    with pytest.raises(RunError, match=f"has a recipe but no model; .* `plait train {recipe}`"):
         plait.load(tmp_path)
     (tmp_path / "run.json").write_bytes((tiny_run / "run.json").read_bytes())
     with pytest.raises(RunError, match="has no model yet"):

@@ -45,7 +45,7 @@ def test_the_choice_is_that_of_trying_one_by_one(rows, accuracy):
     sure, right = [row[0] for row in rows], [row[1] for row in rows]
     expected = one_by_one(sure, right, accuracy)
     if expected is None:
-        with pytest.raises(UsageError, match="no threshold makes an accuracy of"):
+        with pytest.raises(UsageError, match="no threshold reaches an accuracy of"):
             choose_threshold(sure, right, accuracy)
         return
     found = choose_threshold(sure, right, accuracy)
@@ -71,11 +71,11 @@ def test_what_is_not_so_is_seldom_promised(num_rows, accuracy):
 
 @pytest.mark.parametrize("accuracy", [0, 1, 1.5, -1, float("nan")])
 def test_accuracies_that_are_none(accuracy):
-    with pytest.raises(UsageError, match="an accuracy lies between 0 and 1"):
+    with pytest.raises(UsageError, match="the accuracy must be between 0 and 1"):
         choose_threshold([0.5], [True], accuracy)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
 def test_thresholds_that_are_none(value):
-    with pytest.raises(UsageError, match="a threshold is a probability"):
+    with pytest.raises(UsageError, match="a threshold must be a probability"):
         refuse_threshold(value)

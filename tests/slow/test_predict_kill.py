@@ -47,7 +47,7 @@ def test_what_was_killed_goes_on_to_the_same_bytes(tiny_run, texts, tmp_path, nu
     _, told = begun.communicate(timeout=60)
     if number == signal.SIGINT:
         assert begun.returncode == 130
-        assert "rows are kept. Go on with: plait predict " in told
+        assert "rows are kept. Continue with: plait predict " in told
     assert not out.exists()
     subprocess.run(command(out, "--resume"), check=True)
     assert out.read_bytes() == whole.read_bytes()

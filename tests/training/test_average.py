@@ -74,7 +74,7 @@ def test_it_can_be_averaged_and_joined_but_not_resumed(tiny_run, moved, tmp_path
     out = average_runs([tiny_run, moved], tmp_path / "soup").path
     assert average_runs([out, tiny_run], tmp_path / "again").weights.is_file()
     weights = (out / "model.safetensors").read_bytes()
-    with pytest.raises(RunError, match="soup is an average of runs, which cannot be trained on"):
+    with pytest.raises(RunError, match="soup is an average of runs, which cannot be resumed"):
         train(read_recipe(out / "recipe.toml"), out, resume=True)
     assert (out / "model.safetensors").read_bytes() == weights
 
@@ -110,7 +110,7 @@ def shorten_a_bias(run):
             "their models differ in the shape of",
         ),
         (shorten_a_bias, "their models differ in the shape of encoder.*bias"),
-        (lambda r: (r / "model.safetensors").unlink(), "its model.safetensors is gone"),
+        (lambda r: (r / "model.safetensors").unlink(), "its model.safetensors is missing"),
     ],
 )
 def test_runs_of_another_shape_are_refused(tiny_run, moved, tmp_path, change, told):

@@ -70,7 +70,7 @@ def test_the_encoders_dropout_can_be_set(make):
         ("tasks.mood.loss='bce'", r"tasks\.mood\.loss: this loss is for binary, not 'classes'"),
         ("tasks.mood.metric='pearson'", "metric 'pearson' does not suit"),
         ("tasks.mood.metric='log_loss'", "less of it is better"),
-        ("tasks.mood.head='cosine'", "cosine head gives cosine, but its loss takes logits"),
+        ("tasks.mood.head='cosine'", "cosine head returns cosine, but its loss needs logits"),
         ("tasks.same.head={name='mlp', hiden=3}", r"tasks\.same\.head\.hiden is not a setting"),
         ("train.schedule='robin'", r"stage\.finetune\.schedule: no schedule 'robin'"),
         ("encoder.architecture=brt", r"encoder\.architecture: no architecture 'brt'; .*'bert'"),
@@ -80,7 +80,7 @@ def test_the_encoders_dropout_can_be_set(make):
         ("plugins=['/nowhere/x.py']", "plugins names /nowhere/x.py, which is not a file"),
         ("encoder.max_length=49", "encoder.max_length = 49, but this encoder reads at most 48"),
         ("device='cuda:99'", "device = 'cuda:99' cannot be used here"),
-        ("tasks.near.head='linear'", "linear head gives logits"),
+        ("tasks.near.head='linear'", "linear head returns logits"),
         ("listeners=['tensorbored']", "did you mean 'tensorboard'"),
     ],
 )

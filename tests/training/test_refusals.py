@@ -29,7 +29,7 @@ def test_a_finished_run_is_not_touched(runs, copy_run):
     before = contents(folder)
     with pytest.raises(RunError, match="exists already and is not overwritten"):
         runs.train("a")
-    with pytest.raises(RunError, match="go on there with `plait train mine --resume`"):
+    with pytest.raises(RunError, match="continue with `plait train mine --resume`"):
         runs.train("a", "seed=3", command="plait train mine --resume")
     spy = runs.Spy()
     assert runs.train("a", resume=True, listeners=[spy]).folder == folder

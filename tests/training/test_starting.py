@@ -324,7 +324,7 @@ def test_a_run_without_a_model(add, tiny_run, tmp_path):
     with pytest.raises(RunError, match=r"its model\.safetensors is gone"):
         add("out", run=run)
     (run / "run.json").unlink()
-    with pytest.raises(RunError, match="has a recipe and no model; train it with"):
+    with pytest.raises(RunError, match="has a recipe but no model; train it with"):
         add("out", run=run)
     (run / "export.json").touch()
     with pytest.raises(RunError, match="is an exported folder, not a run; name the run it was"):

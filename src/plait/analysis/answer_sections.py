@@ -65,7 +65,7 @@ def _task_section(report: Report, task: str) -> Section:
         f"task-{task}",
         task,
         f"{scores.kind}, {counted(scores.num_examples, 'dev row')}. {config.about}".strip(),
-        # Panels of the same kind stand beside each other.
+        # Panels of the same kind are next to each other.
         panels=[panel for _, panel in sorted(panels, key=lambda entry: entry[0])],
         examples=examples,
         tables=tables,

@@ -91,12 +91,12 @@ def explain(
     draws: int = 16,
     seed: int = 0,
 ) -> Explanation:
-    """Say what each word of a text, or of a pair, adds to a model's answer.
+    """Return the effect of each word of a text, or of a pair, on a model's prediction.
 
-    Explained is the probability of the answer, or of `label`; of a score, the score. With
-    `occlusion` a word's effect is what is lost when it alone is left out, which takes the fewest
-    answers but misses words that say the same twice; with `shapley` effects add up to the whole
-    difference between all words and none. `draws` are the pairs of orders drawn.
+    Effects are differences in the probability of the prediction (or of `label`), or in the score.
+    With `occlusion`, the effect of a word is the change when only this word is left out; this is
+    fast, but misses words whose meaning is repeated. With `shapley`, the effects add up to the
+    difference between all words and none; `draws` is the number of pairs of orders drawn.
     """
     spec = model.task(task).spec
     if method not in get_args(Method):
@@ -138,7 +138,7 @@ def choose_column(spec: TaskSpec, prediction: Prediction, label: str | None) -> 
 
 
 def split_parts(texts: Sequence[str], most: int = MOST_PARTS) -> list[Part]:
-    """Split texts at spaces; neighbours are joined where there would be too many parts."""
+    """Split texts at spaces; neighbouring words are joined if there are too many parts."""
     found = [[(match.start(), match.end()) for match in PART.finditer(text)] for text in texts]
     size = max(1, math.ceil(sum(map(len, found)) / most))
     parts = []
@@ -166,15 +166,15 @@ def leave(texts: Sequence[str], parts: Sequence[Part], subset: int) -> tuple[str
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which texts must be answered, so that their answers tell what each word adds."""
+    """The texts to predict in order to compute the effect of each word."""
 
     texts: tuple[str, ...]
     parts: tuple[Part, ...]
     method: Method
     subsets: tuple[int, ...]
-    """Parts that are left, as bits of a number: all of them first, then none, then others."""
+    """Subsets of the parts, as bits of a number: first all parts, then none, then others."""
     orders: tuple[tuple[int, ...], ...] = ()
-    """Orders of the parts that were drawn, each followed by its reverse."""
+    """Drawn orders of the parts, each followed by its reverse."""
 
     @classmethod
     def make(
@@ -204,11 +204,11 @@ class Plan:
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """What is left of the texts, subset by subset."""
+        """The texts of each subset."""
         return [leave(self.texts, self.parts, subset) for subset in self.subsets]
 
     def share(self, values: Sequence[float] | Floats) -> tuple[Part, ...]:
-        """Return the parts with their effects, given what the answer to each row is worth."""
+        """Return the parts with their effects, given the value of each row's prediction."""
         known = dict(zip(self.subsets, map(float, values), strict=True))
         num = len(self.parts)
         errors = np.zeros(num)
@@ -220,12 +220,12 @@ class Plan:
             effects = _share_exactly(known, num)
         else:
             effects, errors = _share_by_orders(known, self.orders)
-        told = zip(self.parts, effects.tolist(), errors.tolist(), strict=True)
-        return tuple(replace(part, effect=effect, error=error) for part, effect, error in told)
+        estimates = zip(self.parts, effects.tolist(), errors.tolist(), strict=True)
+        return tuple(replace(part, effect=effect, error=error) for part, effect, error in estimates)
 
 
 def _share_exactly(values: Mapping[int, float], num: int) -> Floats:
-    """Return Shapley values by their definition, over all subsets."""
+    """Return exact Shapley values, computed over all subsets."""
     effects = np.zeros(num)
     for i in range(num):
         for subset in range(2**num):
@@ -238,7 +238,7 @@ def _share_exactly(values: Mapping[int, float], num: int) -> Floats:
 def _share_by_orders(
     values: Mapping[int, float], orders: Sequence[Sequence[int]]
 ) -> tuple[Floats, Floats]:
-    """Return Shapley values as means over orders, and the standard errors of those."""
+    """Return Shapley values estimated over orders, and their standard errors."""
     gains = np.zeros((len(orders), len(orders[0])))
     for row, order in enumerate(orders):
         steps = np.diff([values[subset] for subset in _chain(order)])

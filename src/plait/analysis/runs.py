@@ -55,7 +55,7 @@ class AnalysedRun:
     info: dict[str, Any]
     """run.json; empty for an ensemble."""
     result: dict[str, Any]
-    """scores.json; empty if there is none."""
+    """scores.json; empty if it does not exist."""
     history: History
     answers: dict[str, TaskAnswers]
     """To the dev set, by task."""
@@ -124,7 +124,7 @@ def read_runs(
 
 
 def read_history(path: Path) -> History:
-    """Read metrics.jsonl; empty if there is none. A half-written last line is ignored."""
+    """Read metrics.jsonl; empty if it does not exist. An incomplete last line is ignored."""
     history = History()
     lines = path.read_bytes().splitlines() if path.is_file() else []
     for number, line in enumerate(lines, 1):

@@ -252,7 +252,9 @@ def show_conflicts(report: Report) -> Section | None:
         ]
         rows += cells
         if len(panels) < MAX_PAIRS:
-            told = "; ".join(f"{run} {cosine}, {share} of steps" for _, run, cosine, share in cells)
+            summary = "; ".join(
+                f"{run} {cosine}, {share} of steps" for _, run, cosine, share in cells
+            )
             cosines, shares = (
                 [Series(run.name, curves[key], place) for place, run, curves in ours]
                 for key in ("cosine", "share")
@@ -260,7 +262,7 @@ def show_conflicts(report: Report) -> Section | None:
             panels.append(
                 draw_panel(
                     name,
-                    f"Mean cosine of the gradients of {name}, and conflicts: {told}.",
+                    f"Mean cosine of the gradients of {name}, and conflicts: {summary}.",
                     partial(plots.conflicts, cosines=cosines, shares=shares),
                     size=(plots.WIDTH, 2.8),
                 )

@@ -102,7 +102,7 @@ def _train_at_once(
 ) -> None:
     """Train the runs at the same time; on one GPU they share it."""
     from plait.cli.display import Display
-    from plait.scale.hiring import hired
+    from plait.scale.factory import open_pool
     from plait.scale.running import train_runs as train_with
 
     num_left = len(runs.unfinished())
@@ -115,7 +115,9 @@ def _train_at_once(
     with Display() as display:
         ray = "starting Ray" if jobs.engine.address is None else "joining Ray"
         display.begin(ray if jobs.engine.is_ray else "starting")
-        with hired(jobs.engine, at_once, runs.folder(), display.note, gpu=runs.use_gpu()) as crew:
+        with open_pool(
+            jobs.engine, at_once, runs.folder(), display.note, gpu=runs.use_gpu()
+        ) as pool:
             display.begin("training")
             overview = Overview(display.note)
 
@@ -123,7 +125,7 @@ def _train_at_once(
                 overview.forget(name)
                 hear(name)
 
-            train_with(runs, crew, hear=end, note=display.note, watch=overview.hear, failed=failed)
+            train_with(runs, pool, hear=end, note=display.note, watch=overview.hear, failed=failed)
 
 
 class Overview:

@@ -1,1 +1,1 @@
-"""A run becomes a folder that other programs answer with: a file per format, one way in."""
+"""Export a run to ONNX, sentence-transformers or transformers."""

@@ -1,4 +1,4 @@
-"""How far an exported model's answers are from its run's, on dev rows."""
+"""Compare an exported model with its run on dev rows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from plait.inference.predictor import Answerer, Progress
 
 MOST_ROWS = 2000
-"""Dev rows of a task that are compared; of more, as many at equal distances."""
+"""Maximum number of dev rows per task; of more rows, every n-th is taken."""
 
 NEAR = 0.01
-"""Share of a score's range within which two scores are taken for equal."""
+"""Two scores are equal if they differ by less than this share of the range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One task before and after."""
+    """The results of one task before and after the export."""
 
     metric: str
     rows: int
     before: float | None
-    """The run's figure, computed in fp32; None where it is undefined."""
+    """The run's score, computed in fp32; None if undefined."""
     after: float | None
     equal: float
     """Share of rows with the same class or labels, or a score less than 1% of its range away."""
@@ -44,7 +44,7 @@ class Comparison:
 def compare(
     run: Answerer, exported: Answerer, datasets: Mapping[str, Dataset], progress: Progress | None
 ) -> dict[str, Comparison]:
-    """Ask both about the same rows."""
+    """Compare the predictions of both models for the same rows."""
     found = {}
     for name, dataset in datasets.items():
         task, count = run.tasks[name], min(len(dataset), MOST_ROWS)

@@ -1,4 +1,4 @@
-"""What every exported folder has: facts, and a page about itself."""
+"""Files that every exported folder has: export.json and README.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = "README.md"
 
 
 def write_facts(folder: Path, run: Predictor, form: str, facts: Mapping[str, Any]) -> None:
-    """Write what was exported, of which run, by what."""
+    """Write export.json: the format, the run, and the version of plait."""
     source = {"name": run.config.name, "sha256": run.identify()}
     table = {"format": form, "plait": __version__, "run": source, **facts}
     write_text(folder / FILE, json.dumps(table, indent=1, allow_nan=False))
@@ -31,9 +31,9 @@ def write_facts(folder: Path, run: Predictor, form: str, facts: Mapping[str, Any
 def write_page(
     folder: Path, run: Predictor, using: Sequence[Sequence[str]], front: Mapping[str, str]
 ) -> None:
-    """Write the run's card, with how to use this folder for its last section.
+    """Write README.md: the run's card, with the usage of this folder as the last section.
 
-    `front` is what the Hub reads off the top of the page.
+    `front` is the metadata block for the Hub.
     """
     top = "".join(f"{key}: {value}\n" for key, value in front.items())
     head = f"---\n{top}---\n\n" if top else ""
@@ -42,7 +42,7 @@ def write_page(
 
 
 def copy_reading(folder: Path, run: Predictor) -> None:
-    """Copy what texts are read with: the resolved recipe and the tokenizer."""
+    """Copy the resolved recipe and the tokenizer."""
     files = RunFolder(run.folder)
     for file in (files.recipe, files.tokenizer):
         shutil.copyfile(file, folder / file.name)

@@ -1,10 +1,10 @@
-"""One task of a run becomes what AutoModelForSequenceClassification loads from the Hub.
+"""Export one task of a run for AutoModelForSequenceClassification.
 
-Its class for BERT computes classifier(tanh(dense(first token))). Two kinds of run are just that:
-pooling "cls-pooler" under a linear head, whose pooler is the dense layer, and pooling "cls" under
-an mlp head, whose first layer is. All else is refused. What comes after the classifier is put into
-its weights where it is linear: a calibration, a score's range. The rest is a softmax,
-a sigmoid or nothing, which `problem_type` tells.
+Its class for BERT computes classifier(tanh(dense(first token))). Two kinds of run have this form:
+pooling "cls-pooler" with a linear head, where the pooler is the dense layer, and pooling "cls" with
+an mlp head, where the first layer is. Other runs are refused. Linear operations after the
+classifier, such as a calibration or a score's range, are merged into its weights. `problem_type`
+says whether a softmax, a sigmoid or nothing follows.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 
 
 Reading = Literal["softmax", "sigmoid", "plain"]
-"""What makes answers of a classifier's outputs."""
+"""The function that converts a classifier's outputs to predictions."""
 
 PROBLEMS: dict[Reading, str] = {
     "softmax": "single_label_classification",
     "sigmoid": "multi_label_classification",
     "plain": "regression",
 }
-"""Under which transformers' own pipeline does the same."""
+"""Values of `problem_type` with which the pipeline of transformers applies the same function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
-    """The last layer, and what its numbers are."""
+    """The last layer, and the meaning of its outputs."""
 
     weight: Tensor
     bias: Tensor
@@ -59,7 +59,7 @@ class Classifier:
     reading: Reading
 
     def settings(self) -> dict[str, Any]:
-        """Return what config.json says of it."""
+        """Return its entries in config.json."""
         return {
             "architectures": ["BertForSequenceClassification"],
             "id2label": {str(i): label for i, label in enumerate(self.labels)},
@@ -75,9 +75,9 @@ def write_hf(folder: Path, run: Predictor, task: str) -> None:
 
 
 def classify(run: Predictor, task: str, *, one_logit: bool = False) -> HubModel:
-    """Put a task's classifier on the encoder as the task sees it.
+    """Return the task's encoder with its classifier.
 
-    Yes or no has a logit for each; or, with `one_logit`, a single one for the yes.
+    A binary task has two logits or, with `one_logit`, a single logit for the positive label.
     """
     check_reading(run)
     encoder = encoder_of(run, task)
@@ -92,23 +92,23 @@ def classify(run: Predictor, task: str, *, one_logit: bool = False) -> HubModel:
 
 
 def _find_layers(run: Predictor, task: str, encoder: Encoder) -> tuple[nn.Linear, nn.Linear]:
-    """Return the two layers after the first token's vector, where that is all a run has."""
+    """Return the two layers after the first token's vector; raise UsageError for other models."""
     spec, head, pooling = run.tasks[task].spec, run.model.heads[f"task-{task}"], run.model.pooling
     wanted = 'encoder.pooling = "cls-pooler" and a linear head, or "cls" and an mlp head'
     if not isinstance(encoder, Bert):
         raise UsageError(
-            'only a run with plait\'s own BERT (encoder.architecture = "bert") can be put into '
+            'only a run with plait\'s own BERT (encoder.architecture = "bert") can be exported to '
             f"transformers' classifier; {INSTEAD}"
         )
     if spec.inputs == "apart":
         raise UsageError(
-            f"task {task!r} encodes its two texts apart, and transformers' classifier reads one "
-            f"input; {INSTEAD}, `--format sentence-transformers` the encoder"
+            f"task {task!r} encodes its two texts separately, but transformers' classifier reads "
+            f"one input; {INSTEAD}, `--format sentence-transformers` the encoder"
         )
     if spec.both_orders:
         raise UsageError(
-            f"task {task!r} is answered in both orders of a pair, and transformers' classifier "
-            f"answers as it is asked; {INSTEAD}"
+            f"task {task!r} averages both orders of a pair, which transformers' classifier does "
+            f"not; {INSTEAD}"
         )
     if isinstance(head, LinearHead) and pooling == "cls-pooler":
         return encoder.pooler.dense, head.out
@@ -123,7 +123,7 @@ def _find_layers(run: Predictor, task: str, encoder: Encoder) -> tuple[nn.Linear
 
 @torch.no_grad()
 def _make_classifier(run: Predictor, task: str, out: nn.Linear, *, one_logit: bool) -> Classifier:
-    """Return the layer whose outputs say all that the task's answers do."""
+    """Return a layer whose outputs determine the task's predictions."""
     spec, loss = run.tasks[task].spec, run.tasks[task].loss
     weight, bias = out.weight.detach(), out.bias.detach()
     if type(loss) in (CrossEntropy, BinaryCrossEntropy):
@@ -148,18 +148,18 @@ def _make_classifier(run: Predictor, task: str, out: nn.Linear, *, one_logit: bo
         return Classifier(weight, bias, (task,), "sigmoid")
     named = (run.config.tasks[task].loss or {}).get("name", type(loss).__name__)
     raise UsageError(
-        f"task {task!r} reads its answers off the outputs by the loss {named!r}, which "
-        f"transformers' classifier does not know; {INSTEAD}"
+        f"task {task!r} has the loss {named!r}, whose outputs transformers' classifier cannot "
+        f"convert; {INSTEAD}"
     )
 
 
 def gives_share(run: Predictor, task: str) -> bool:
-    """Say whether a score comes out as its share of the range, from 0 to 1."""
+    """Return whether scores are predicted as a share of the range, from 0 to 1."""
     return type(run.tasks[task].loss) is ScoreCrossEntropy
 
 
 def explain(run: Predictor, task: str) -> list[Sequence[str]]:
-    """Write how the folder is used."""
+    """Return the section about the usage of the folder."""
     spec = run.tasks[task].spec
     texts = '["One text."], ["Another text."]' if spec.is_pair else '["One text."]'
     low, high = spec.range
@@ -173,7 +173,7 @@ def explain(run: Predictor, task: str) -> list[Sequence[str]]:
     }
     return [
         ["## Use it"],
-        [f"This folder holds the task {task}; `FOLDER` is where it is."],
+        [f"This folder holds the task {task}; `FOLDER` is its path."],
         [
             "```python",
             "from transformers import AutoModelForSequenceClassification, AutoTokenizer",

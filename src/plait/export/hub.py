@@ -1,4 +1,4 @@
-"""A run's encoder and tokenizer as files in the Hub's layout, which transformers reads."""
+"""Write a run's encoder and tokenizer in the Hub's layout, which transformers reads."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ class HubModel:
     config: dict[str, Any]
     weights: dict[str, Tensor]
     reads_types: bool
-    """Whether it is given segment ids."""
+    """Whether the model reads segment ids."""
 
 
 def check_reading(run: Predictor) -> None:
-    """Refuse a way of cutting texts that the Hub's tokenizers do not have."""
+    """Raise UsageError for a truncation that the Hub's tokenizers do not support."""
     if run.config.encoder.truncate != "head":
         raise UsageError(
-            f"{run.folder} keeps beginning and end of long texts (encoder.truncate = "
+            f"{run.folder} keeps the start and end of long texts (encoder.truncate = "
             f"{run.config.encoder.truncate!r}), which the library's tokenizers cannot; {INSTEAD}"
         )
 
 
 def encoder_of(run: Predictor, task: str) -> Encoder:
-    """Return the encoder as a task sees it."""
+    """Return the encoder of a task, with its adapter merged."""
     encoder, adapter = adapt_encoder(run.model, task)
     if adapter is not None:
         name = (run.config.tasks[task].adapter or {})["name"]
         raise UsageError(
-            f"task {task!r} has an adapter ({name}) that is no part of the encoder's weights and "
-            f"that the library does not know; {INSTEAD}"
+            f"task {task!r} has an adapter ({name}) that cannot be merged into the encoder and "
+            f"that the library does not support; {INSTEAD}"
         )
     return encoder
 
 
 def to_hub(encoder: Encoder, *, segments: bool) -> HubModel:
-    """Put an encoder under the Hub's names.
+    """Return an encoder's weights under the Hub's names.
 
-    Without segments every token is of segment 0. Tokenizers still give a second text a 1, so the
-    table gets the row of 0 for every segment: what they give no longer matters.
+    Without segments, every token has segment 0. Tokenizers still give a second text segment 1, so
+    all rows of the segment table become row 0.
     """
     if isinstance(encoder, Bert):
         config, weights = dict(encoder.config), hub_weights(encoder)
@@ -82,7 +82,7 @@ def to_hub(encoder: Encoder, *, segments: bool) -> HubModel:
 def write_hub(folder: Path, run: Predictor, model: HubModel) -> None:
     """Write weights, configuration and tokenizer."""
     write_text(folder / "config.json", json.dumps({**model.config, "dtype": "float32"}, indent=1))
-    # Tensors that share memory, as tied ones do, cannot be written as they are.
+    # Tensors that share memory, such as tied weights, cannot be written without a copy.
     detached = {
         name: t.detach().to(torch.device("cpu"), copy=True) for name, t in model.weights.items()
     }
@@ -105,7 +105,7 @@ def _describe_tokenizer(run: Predictor, file: Path, *, reads_types: bool) -> dic
     }
     types = ["token_type_ids"] if reads_types else []
     return {
-        # Of all its tokenizers, the one that takes tokenizer.json at its word.
+        # This tokenizer class uses tokenizer.json unchanged.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": run.config.encoder.max_length,
         "model_input_names": ["input_ids", *types, "attention_mask"],

@@ -1,12 +1,12 @@
-"""A run becomes ONNX graphs, and a folder that plait and ONNX Runtime answer with.
+"""Export a run to ONNX graphs, for plait and ONNX Runtime.
 
-model.onnx        tokens of an input -> its vector, and answers of all tasks that read one input
-task-NAME.onnx    the same for a task with an adapter, which sees an encoder of its own
-head-NAME.onnx    two vectors -> answers, for a task that encodes its two texts apart
-GRAPH.data        weights of a graph that cannot hold them itself
+model.onnx        tokens of an input -> its vector, and predictions of all tasks with one input
+task-NAME.onnx    the same for a task with an adapter, which changes the encoder
+head-NAME.onnx    two vectors -> predictions, for a task that encodes its two texts separately
+GRAPH.data        weights that are too large for the file of a graph
 tokenizer.json, recipe.toml, export.json, README.md
 
-Answers are final: probabilities (calibrated where the run is), or scores in the task's units.
+Predictions are probabilities (calibrated if the run is), or scores in the task's units.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ VECTORS = "vectors"
 MODEL = "model.onnx"
 
 LARGEST = 2**31 - 2**24
-"""Bytes of weights a graph can hold itself; more are put into a file beside it."""
+"""Maximum bytes of weights inside a graph's file; more weights are written to GRAPH.data."""
 
 
 def data_file(graph: str) -> str:
-    """Return what the file beside a graph is called, by torch and by ONNX Runtime alike."""
+    """Return the name of a graph's weights file, as torch and ONNX Runtime use it."""
     return f"{graph}.data"
 
 
 class _Answers(nn.Module):
-    """A task's outputs become its answers."""
+    """Convert a task's outputs to predictions."""
 
     def __init__(self, task: Task, scaling: Scaling | None):
         super().__init__()
@@ -72,7 +72,7 @@ class _Answers(nn.Module):
 
 
 class _Inputs(nn.Module):
-    """Inputs become their vectors, and the answers of tasks that read one input."""
+    """Compute the vectors of inputs, and the predictions of tasks that read one input."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class _Inputs(nn.Module):
 
 
 class _Pairs(nn.Module):
-    """The vectors of two texts become a task's answers."""
+    """Compute a task's predictions from the vectors of two texts."""
 
     def __init__(self, head: nn.Module, answers: _Answers):
         super().__init__()
@@ -110,7 +110,7 @@ class _Pairs(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Which graphs there will be, and where each task's answers will come from."""
+    """The graphs to write, and the graph of each task's predictions."""
 
     graphs: dict[str, nn.Module] = field(default_factory=dict)
     outputs: dict[str, list[str]] = field(default_factory=dict)
@@ -138,8 +138,8 @@ def _plan(run: Predictor, tasks: Sequence[str]) -> _Plan:
         head = model.heads[f"task-{name}"]
         if head.takes == "hidden":
             raise UsageError(
-                f"the head of {name} reads all tokens of two texts, for which there is no graph; "
-                "export the other tasks with --task"
+                f"the head of {name} reads all tokens of two texts, which cannot be exported to "
+                "ONNX; export the other tasks with --task"
             )
         file = f"head-{name}.onnx"
         plan.graphs[file], plan.outputs[file] = _Pairs(head, answers[name]), [name]
@@ -147,7 +147,7 @@ def _plan(run: Predictor, tasks: Sequence[str]) -> _Plan:
 
 
 def adapt_encoder(model: MultitaskModel, task: str) -> tuple[Encoder, Adapter | None]:
-    """Return the encoder a task sees: one with its adapter merged, or with it beside."""
+    """Return a task's encoder, with its adapter merged or attached."""
     key = f"task-{task}"
     if key not in model.adapters:
         return model.encoder, None
@@ -160,13 +160,13 @@ def adapt_encoder(model: MultitaskModel, task: str) -> tuple[Encoder, Adapter | 
 
 
 def need_onnx() -> None:
-    """Refuse to begin without the packages that write graphs."""
+    """Raise UsageError if a package for the export is missing."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         need_package(package)
 
 
 def write_onnx(folder: Path, run: Predictor, tasks: Sequence[str], precision: Precision) -> None:
-    """Write a run's graphs and what reads them back."""
+    """Write a run's graphs, and the files that plait.load needs."""
     plan = _plan(run, tasks)
     for file, graph in plan.graphs.items():
         _write_graph(folder / file, graph.eval(), run, plan.outputs[file])
@@ -204,7 +204,7 @@ def _describe(folder: Path, run: Predictor, plan: _Plan, precision: Precision) -
 
 
 def _write_graph(path: Path, graph: nn.Module, run: Predictor, outputs: list[str]) -> None:
-    """Let torch trace a graph, of any number of rows and any length up to the run's."""
+    """Trace a graph with torch, for any number of rows and any length up to the run's."""
     batch = torch.export.Dim("batch", min=1, max=2**20)
     if isinstance(graph, _Pairs):
         given = tuple(torch.randn(3, run.model.encoder.width) for _ in PAIR)
@@ -236,28 +236,28 @@ def _write_graph(path: Path, graph: nn.Module, run: Predictor, outputs: list[str
 
 
 def _find_cause(error: BaseException) -> BaseException:
-    """Return what an error came from: the exporter's own only says that there was one."""
+    """Return the original cause of an exporter's error."""
     return error if error.__cause__ is None else _find_cause(error.__cause__)
 
 
 def _check_sizes(path: Path, program: torch.onnx.ONNXProgram) -> None:
-    """Refuse a graph for one number of rows alone, which the exporter makes without a word."""
+    """Raise RunError for a graph with a fixed number of rows; the exporter does not check this."""
     for given in program.model.graph.inputs:
         if given.shape is None or isinstance(given.shape[0], int):
             raise EncoderError(
-                f"torch makes a graph of {path.stem} that takes {given.shape} alone: some part of "
-                "it asks how many rows there are (chunk and split do); export the other tasks"
+                f"the graph of {path.stem} accepts only inputs of shape {given.shape}, because a "
+                "layer depends on the number of rows (e.g. chunk, split); export the other tasks"
             )
 
 
 def _quantize(path: Path) -> None:
-    """Make the products of a graph ones of whole numbers, in place."""
+    """Quantize the matrix products of a graph to int8, in place."""
     quantization = need_package("onnxruntime.quantization")
     graph = need_package("onnx").load(path)
     beside = path.with_name(data_file(path.name))
     is_large = beside.exists()
-    beside.unlink(missing_ok=True)  # it would be written on to, behind the weights of before
-    # The quantizer turns weights around and is then misled by what was known of their shapes.
+    beside.unlink(missing_ok=True)  # otherwise the new weights would be appended to it
+    # The quantizer transposes weights, so the stored shapes would be wrong.
     del graph.graph.value_info[:]
     with _quiet():
         quantization.quantize_dynamic(
@@ -271,7 +271,7 @@ def _quantize(path: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what the libraries say to their own developers off the terminal."""
+    """Suppress messages of the libraries for their developers."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""A trained run becomes a folder in the format asked for: the one way in."""
+"""Export a trained run to a folder in one of the formats."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Format = Literal["onnx", "sentence-transformers", "hf"]
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What came of an export."""
+    """The result of an export."""
 
     folder: Path
     comparisons: dict[str, Comparison] = field(default_factory=dict)
-    """Of ONNX: each task before and after, on dev rows."""
+    """For ONNX: the comparison of each task on dev rows."""
     note: str = ""
-    """Why nothing was compared."""
+    """Why no task was compared."""
 
 
 def default_place(run: Path, form: Format, precision: Precision = "fp32") -> Path:
-    """Return where an export goes unless told: beside its run."""
+    """Return the default folder of an export, next to its run."""
     return run.with_name("-".join([run.name, form, *(["int8"] if precision == "int8" else [])]))
 
 
@@ -53,24 +53,24 @@ def export(
     reading: Progress | None = None,
     answering: Progress | None = None,
 ) -> Export:
-    """Write a run in another program's format, and compare the two where dev rows are at hand.
+    """Export a run; an ONNX export is compared with the run if dev rows are available.
 
-    `tasks` are all unless given; hf takes exactly one. sentence-transformers without one is the
-    encoder for SentenceTransformer, with one a CrossEncoder.
+    `tasks` are all tasks by default; hf takes exactly one. sentence-transformers without a task
+    exports the encoder for SentenceTransformer, with a task a CrossEncoder.
     """
     source = Path(run)
     place = default_place(source.resolve(), form, precision) if out is None else Path(out)
     _check_words(form, tasks, precision)
     check_place(place)
     if is_exported(source):
-        raise UsageError(f"{source} is an export already; name the run it was made of")
+        raise UsageError(f"{source} is already an export; name the run it was made from")
     model = _load(source)
     names = [name for name in tasks or model.tasks if model.task(name)]
     if form != "onnx":
         _write_hub(place, model, form, names if tasks else [])
         return Export(place)
     need_onnx()
-    datasets, note = _load_dev(model, names, data, reading)  # a wrong --data is told at once
+    datasets, note = _load_dev(model, names, data, reading)  # a wrong --data fails early
     with made_whole(place) as folder:
         write_onnx(folder, model, names, precision)
         found = _compare(folder, model, datasets, answering)
@@ -79,7 +79,7 @@ def export(
 
 
 def _load(source: Path) -> Predictor:
-    """Read a run so that it computes in fp32, in modules that can be traced."""
+    """Load a run in fp32, with modules that can be traced."""
     model = Predictor.load(source, device="cpu", precision="run")
     return replace(model, scorer=replace(model.scorer, autocast=None), form="fp32")
 
@@ -92,12 +92,12 @@ def _check_words(form: Format, tasks: Sequence[str] | None, precision: Precision
             f"precision {precision!r} is not known{suggest(precision, get_args(Precision))}"
         )
     if precision == "int8" and form != "onnx":
-        raise UsageError("int8 is for --format onnx; the other formats hold weights in fp32")
+        raise UsageError("int8 is only for --format onnx; the other formats have fp32 weights")
     if form == "hf" and len(tasks or ()) != 1:
-        raise UsageError("--format hf holds one task: name it with --task")
+        raise UsageError("--format hf exports one task: name it with --task")
     if form == "sentence-transformers" and len(tasks or ()) > 1:
         raise UsageError(
-            "--format sentence-transformers holds one task, named with --task, or none: the encoder"
+            "--format sentence-transformers exports one task (--task) or, without it, the encoder"
         )
 
 
@@ -120,20 +120,20 @@ def _write_hub(place: Path, model: Predictor, form: Format, names: Sequence[str]
 def _load_dev(
     model: Predictor, names: Sequence[str], data: str | None, reading: Progress | None
 ) -> tuple[dict[str, Dataset], str]:
-    """Read the dev rows of some tasks, or say why there are none to compare on."""
+    """Read the dev rows of some tasks; return them, or a note why they are not available."""
     try:
         datasets = model.load_split("dev", data=data, tasks=names, progress=reading)
     except DataError as error:
         if data is not None:
             raise
-        return {}, f"nothing was compared on dev: {error}"
-    return datasets, "" if datasets else "nothing was compared: the recipe names no dev files"
+        return {}, f"the export was not compared with the run: {error}"
+    return datasets, "" if datasets else "not compared with the run: the recipe has no dev files"
 
 
 def _compare(
     folder: Path, model: Predictor, datasets: dict[str, Dataset], answering: Progress | None
 ) -> dict[str, Comparison]:
-    """Ask run and export about dev rows, and write what came of it into the folder."""
+    """Compare run and export on dev rows, and add the result to export.json."""
     if not datasets:
         return {}
     found = compare(model, ExportedModel.load(folder, device="cpu"), datasets, answering)
@@ -145,34 +145,34 @@ def _compare(
 
 
 def _explain_onnx(folder: Path, found: dict[str, Comparison]) -> list[Sequence[str]]:
-    """Write how a folder of graphs is used, and what it was measured to lose."""
+    """Return the sections about the usage of the graphs, and the comparison with the run."""
     facts = json.loads((folder / FILE).read_text(encoding="utf-8"))
     first, task = next(iter(facts["tasks"].items()))
     texts = '("One text.", "Another text.")' if task["texts"] == 2 else '"One text."'
     words = '"One text." "Another text."' if task["texts"] == 2 else '"One text."'
-    told: list[Sequence[str]] = []
+    comparison: list[Sequence[str]] = []
     if found:
         lines = [
             f"| {name} | {c.metric} | {_figure(c.before)} | {_figure(c.after)} | {c.equal:.1%} | "
             f"{c.rows:,} |"
             for name, c in found.items()
         ]
-        told = [
+        comparison = [
             ["## Against the run"],
             [
                 f"| task | figure | run | {facts['precision']} graph | equal answers | dev rows |",
                 "| --- | --- | --: | --: | --: | --: |",
                 *lines,
             ],
-            ["Scores are taken for equal where they are less than 1% of their range apart."],
+            ["Two scores are equal if they differ by less than 1% of the range."],
         ]
     return [
-        *told,
+        *comparison,
         ["## Use it"],
         [
-            "This folder holds ONNX graphs; `FOLDER` is where it is. `export.json` says which "
-            "graph answers which task. Answers are final: probabilities, calibrated if the run is, "
-            "or scores in their own units.",
+            "This folder holds ONNX graphs; `FOLDER` is its path. `export.json` says which graph "
+            "has the predictions of which task. They are probabilities, calibrated if the run is, "
+            "or scores in the units of the task.",
         ],
         ["```console", f"$ plait predict FOLDER --task {first} {words}", "```"],
         [

@@ -1,4 +1,4 @@
-"""A run's encoder becomes a SentenceTransformer, or one of its tasks on pairs a CrossEncoder."""
+"""Export a run's encoder as a SentenceTransformer, or a task on pairs as a CrossEncoder."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ PACKAGE = "sentence_transformers.models"
 
 
 def write_encoder(folder: Path, run: Predictor) -> None:
-    """Write what SentenceTransformer loads: the encoder, its pooling, and a pooler where used."""
+    """Write the files of a SentenceTransformer: the encoder, its pooling and its pooler."""
     check_reading(run)
     encoder, pooling = run.model.encoder, run.model.pooling
     modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
     if pooling == "cls-pooler":
         if not isinstance(encoder, Bert):
             raise UsageError(
-                'encoder.pooling = "cls-pooler" of an encoder from transformers is a layer that '
-                f"SentenceTransformer does not know; {INSTEAD}"
+                'encoder.pooling = "cls-pooler" of an encoder from transformers is not supported '
+                f"by SentenceTransformer; {INSTEAD}"
             )
         modules.append(("2_Dense", "Dense"))
         _write_dense(folder / "2_Dense", encoder)
@@ -75,12 +75,12 @@ def _write_dense(folder: Path, encoder: Bert) -> None:
 
 
 def write_cross_encoder(folder: Path, run: Predictor, task: str) -> None:
-    """Write what CrossEncoder loads: one task on pairs that are read in one input."""
+    """Write the files of a CrossEncoder: one task on pairs that are read in one input."""
     spec = run.tasks[task].spec
     if not spec.is_pair:
         raise UsageError(
-            f"task {task!r} reads one text, and a CrossEncoder two; `--format hf` exports it, and "
-            "without --task the encoder is exported for SentenceTransformer"
+            f"task {task!r} reads one text, but a CrossEncoder two; export the task with `--format "
+            "hf`, or the encoder without --task"
         )
     model = classify(run, task, one_logit=True)
     is_sigmoid = model.config["problem_type"] == PROBLEMS["sigmoid"]
@@ -99,10 +99,10 @@ def _write(path: Path, values: Any) -> None:
 
 
 def explain_encoder() -> list[Sequence[str]]:
-    """Write how an exported encoder is used."""
+    """Return the section about the usage of the encoder."""
     return [
         ["## Use it"],
-        ["This folder holds the encoder without the tasks; `FOLDER` is where it is."],
+        ["This folder holds the encoder without the tasks; `FOLDER` is its path."],
         [
             "```python",
             "from sentence_transformers import SentenceTransformer",
@@ -115,7 +115,7 @@ def explain_encoder() -> list[Sequence[str]]:
 
 
 def explain_cross_encoder(run: Predictor, task: str) -> list[Sequence[str]]:
-    """Write how an exported task is used."""
+    """Return the section about the usage of the task."""
     spec = run.tasks[task].spec
     low, high = spec.range
     yes = spec.labels[-1] if spec.labels else ""
@@ -133,7 +133,7 @@ def explain_cross_encoder(run: Predictor, task: str) -> list[Sequence[str]]:
     }
     return [
         ["## Use it"],
-        [f"This folder holds the task {task}; `FOLDER` is where it is."],
+        [f"This folder holds the task {task}; `FOLDER` is its path."],
         [
             "```python",
             "from sentence_transformers import CrossEncoder",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def build_tasks(config: RunConfig) -> dict[str, Task]:
-    """Make each task's loss and check that its head and metric go with it."""
+    """Build each task's loss, and check that its head and metric are compatible with it."""
     tasks = {}
     for name, task in config.tasks.items():
         where = f"tasks.{name}"
@@ -32,20 +32,20 @@ def build_tasks(config: RunConfig) -> dict[str, Task]:
         head, _ = HEADS.validate(task.head, f"{where}.head")
         if head.gives != loss.takes:
             raise RecipeError(
-                f"{where}: the {task.head['name']} head gives {head.gives}, but its loss takes "
-                f"{loss.takes}; set {where}.loss to one that goes with the head"
+                f"{where}: the {task.head['name']} head returns {head.gives}, but its loss needs "
+                f"{loss.takes}; set {where}.loss to one that fits the head"
             )
         if head.begins and type(loss).fit is Loss.fit:
             raise RecipeError(
-                f"{where}: the {task.head['name']} head begins as a regression, which its loss "
-                "does not have; choose another head, such as 'linear'"
+                f"{where}: the {task.head['name']} head starts as a regression, which its loss "
+                "does not support; choose another head, such as 'linear'"
             )
         tasks[name] = Task(task, loss, primary_metric(task.kind, task.metric))
     return tasks
 
 
 def build_model(config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]) -> MultitaskModel:
-    """Put a head per task on the encoder, and into it the adapters of those that have one."""
+    """Build the encoder with a head for each task, and the adapters of tasks that have one."""
     check_pooling(encoder, config.encoder.pooling)
     if config.encoder.max_length > encoder.max_positions:
         raise RecipeError(
@@ -73,7 +73,7 @@ def build_model(config: RunConfig, encoder: Encoder, tasks: Mapping[str, Task]) 
 
 
 def build_collator(config: RunConfig, tokenizer: Tokenizer) -> Collator:
-    """Make what turns rows of a data set into batches."""
+    """Build the collator, which makes batches of rows."""
     settings = config.encoder
     return Collator(
         tokenizer.layout,
@@ -84,27 +84,27 @@ def build_collator(config: RunConfig, tokenizer: Tokenizer) -> Collator:
 
 
 def choose_device(name: str) -> torch.device:
-    """Turn 'auto' or a device's name into a device that is there."""
+    """Return the device for 'auto' or a device's name; raise RecipeError if it is unavailable."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    told = f"device = {name!r} cannot be used here"
+    message = f"device = {name!r} cannot be used here"
     try:
         device = torch.device(name)
-    except RuntimeError as error:  # which lists many that plait knows nothing of
-        raise RecipeError(f"{told}: it is none; choose auto, cpu, cuda or cuda:1") from error
+    except RuntimeError as error:  # its message lists devices that plait does not support
+        raise RecipeError(f"{message}: unknown; choose auto, cpu, cuda or cuda:1") from error
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise RecipeError(f"{told}: {first_line(error)}; auto takes what is there") from error
+        raise RecipeError(f"{message}: {first_line(error)}; auto chooses a device") from error
     return device
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype | None:
-    """Return the type to compute in where it is not fp32."""
+    """Return the type for autocast; None for fp32."""
     if name not in ("auto", "fp32", "bf16"):
         raise RecipeError(f"precision = {name!r}{suggest(name, ('auto', 'fp32', 'bf16'))}")
     if name == "auto":
-        # Those that only emulate it are faster without.
+        # GPUs that only emulate bf16 are faster in fp32.
         there = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         name = "bf16" if there else "fp32"
     return torch.bfloat16 if name == "bf16" else None

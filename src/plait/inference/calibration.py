@@ -1,6 +1,6 @@
-"""Probabilities become ones that can be believed: how far off they are, and what mends it.
+"""Calibration error, temperature scaling and per-class offsets.
 
-calibration.json        how each task of a run is scaled, with the model that this belongs to
+calibration.json        the temperature and offsets of each task, and the hash of the model
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ if TYPE_CHECKING:
 
 FILE = "calibration.json"
 
-"""Kinds of task whose answers are probabilities that add up to 1."""
+"""Kinds of task whose predictions are probabilities that sum to 1."""
 
 NUM_BINS = 10
 
 LOWEST, HIGHEST = 0.05, 20.0
-"""Temperatures are looked for between these. Where every row is right, or as good as none, the
-best one would be 0 or infinite."""
+"""Range of the temperature. If all rows are right, or hardly any, the optimum would be 0 or
+infinite."""
 
 FEWEST = 2
-"""Right and wrong answers that a temperature takes: without a mistake, none is too low. An offset
-takes as many rows of its class."""
+"""Right and wrong predictions that are needed to fit a temperature; also the rows of each class
+that are needed to fit an offset."""
 
 FARTHEST = 20.0
-"""Offsets are held to this, on either side: e to the power of it is as good as never."""
+"""Bound of the absolute value of an offset."""
 
-# --- how far off -------------------------------------------------------------------------
+# --- calibration error -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Answers of about the same confidence; nan for the means of none."""
+    """Predictions with similar confidence; the means of an empty bin are NaN."""
 
     low: float
     high: float
-    """Included, `low` is not."""
+    """Included; `low` is excluded."""
     count: int
     confidence: float
-    """Mean probability of the classes chosen."""
+    """Mean probability of the predicted classes."""
     accuracy: float
-    """Share of them that is right."""
+    """Accuracy of the predictions."""
 
 
 def reliability(labels: ArrayLike, probabilities: ArrayLike, num_bins: int = NUM_BINS) -> list[Bin]:
-    """Sort answers into bins of equal width by the probability of the class chosen."""
+    """Sort predictions into bins of equal width by the probability of the predicted class."""
     true, chances = _read(labels, probabilities)
     confidence, right = chances.max(axis=1), chances.argmax(axis=1) == true
     edges = np.linspace(0.0, 1.0, num_bins + 1)
-    # A probability that rounding carried past 1 stays in the last bin.
+    # Rounding may give a probability above 1, which stays in the last bin.
     place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, num_bins - 1)
     bins = []
     for i in range(num_bins):
@@ -77,10 +77,10 @@ def reliability(labels: ArrayLike, probabilities: ArrayLike, num_bins: int = NUM
 
 
 def calibration_error(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """Return the expected calibration error (ECE); nan for no examples.
+    """Return the expected calibration error (ECE); NaN for no examples.
 
-    The mean distance of confidence and accuracy over the bins, each weighed by its rows
-    (Naeini et al. 2015, with the class chosen as in Guo et al. 2017).
+    The mean difference of confidence and accuracy over the bins, weighted by their rows (Naeini et
+    al. 2015, with the predicted class as in Guo et al. 2017).
     """
     bins = [b for b in reliability(labels, probabilities) if b.count]
     total = sum(b.count for b in bins)
@@ -89,19 +89,19 @@ def calibration_error(labels: ArrayLike, probabilities: ArrayLike) -> float:
     return sum(b.count * abs(b.accuracy - b.confidence) for b in bins) / total
 
 
-# --- what mends it -----------------------------------------------------------------------
+# --- scaling -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Logits of a task are divided by a temperature; then each class may have its offset added."""
+    """A task's calibration: logits are divided by the temperature, then the offsets are added."""
 
     temperature: float
     offsets: tuple[float, ...] = ()
-    """One a class, adding up to 0, or none at all: then the class chosen stays the same."""
+    """One per class, with sum 0; empty if not fitted, then predicted classes do not change."""
 
     def __call__(self, probabilities: ArrayLike) -> Floats:
-        """Return probabilities of which more can be believed."""
+        """Return calibrated probabilities."""
         if not self.offsets:
             return apply_temperature(probabilities, self.temperature)
         logs = _logs(np.asarray(probabilities, dtype=np.float64))
@@ -109,20 +109,20 @@ class Scaling:
         return scaled
 
     def to_json(self) -> float | list[Any]:
-        """Return plain values; of a temperature alone, the number."""
+        """Return plain values: the number if there is only a temperature."""
         return [self.temperature, list(self.offsets)] if self.offsets else self.temperature
 
 
 def plain_scalings(scalings: Mapping[str, Scaling]) -> dict[str, float | list[Any]]:
-    """Return what tasks are scaled by as plain values."""
+    """Return the scalings of tasks as plain values."""
     return {task: scaling.to_json() for task, scaling in scalings.items()}
 
 
 def apply_temperature(probabilities: ArrayLike, temperature: float) -> Floats:
-    """Return probabilities to the power of 1 / temperature, adding up to 1 again.
+    """Return the probabilities to the power of 1 / temperature, normalised to sum 1.
 
-    The same as dividing the logits, of a softmax or of a yes or no, by the temperature. The
-    class chosen stays the same, whatever rounding does to classes that are nearly equal.
+    This is the same as dividing the logits by the temperature. The predicted class does not change,
+    even if rounding makes two classes equal.
     """
     chances = np.asarray(probabilities, dtype=np.float64)
     scaled: Floats = np.exp(_normalise(_logs(chances) / temperature))
@@ -133,10 +133,10 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> Floats:
 
 
 def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """Return the temperature of the lowest log loss (Guo et al. 2017); 1 for no examples.
+    """Return the temperature with the lowest log loss (Guo et al. 2017); 1 for no examples.
 
-    The log loss is convex in 1 / temperature, so the place where its slope changes sign is
-    halved in until doubles end.
+    The log loss is convex in 1 / temperature, so the zero of its derivative is found by bisection
+    to double precision.
     """
     true, chances = _read(labels, probabilities)
     if not len(true):
@@ -145,7 +145,7 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
     of_truth = logs[np.arange(len(true)), true]
 
     def slope(inverse: float) -> float:
-        """Return the derivative of the log loss by 1 / temperature."""
+        """Return the derivative of the log loss with respect to 1 / temperature."""
         scaled = np.exp(_normalise(logs * inverse))
         return float(np.mean((scaled * logs).sum(axis=1) - of_truth))
 
@@ -160,15 +160,16 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
 
 
 def fit_scaling(labels: ArrayLike, probabilities: ArrayLike) -> Scaling:
-    """Return the same as a scaling."""
+    """Return this as a scaling."""
     return Scaling(fit_temperature(labels, probabilities))
 
 
 def fit_offsets(labels: ArrayLike, probabilities: ArrayLike) -> Scaling:
-    """Return the temperature and the offsets of the lowest log loss (Guo et al. 2017).
+    """Return the temperature and the offsets with the lowest log loss (Guo et al. 2017).
 
-    One temperature for all classes, where their vector scaling has one each. The log loss is convex
-    in 1 / temperature and the offsets together: Newton's steps, halved where one goes too far.
+    Unlike their vector scaling, all classes share one temperature. The log loss is convex in
+    1 / temperature and the offsets; it is minimised by Newton's method, which halves steps that
+    increase the loss.
     """
     true, chances = _read(labels, probabilities)
     logs = _logs(chances)
@@ -191,7 +192,7 @@ def fit_offsets(labels: ArrayLike, probabilities: ArrayLike) -> Scaling:
         curve[0, 0] = ((scaled * logs**2).sum(axis=1) - middle**2).mean()
         curve[0, 1:] = curve[1:, 0] = (scaled * (logs - middle[:, None])).mean(axis=0)
         curve[1:, 1:] = np.diag(scaled.mean(axis=0)) - scaled.T @ scaled / len(true)
-        # Equal offsets change nothing, so the curve is flat that way: the shortest step of all.
+        # Adding a constant to all offsets changes nothing: take the least-squares step.
         step = np.linalg.lstsq(curve, slope, rcond=1e-12)[0]
         length = 1.0
         while (then := loss(moved := np.clip(at - length * step, *ends.T))) > now and length > 1e-6:
@@ -204,22 +205,22 @@ def fit_offsets(labels: ArrayLike, probabilities: ArrayLike) -> Scaling:
 
 
 def tells_offsets(labels: ArrayLike, probabilities: ArrayLike) -> bool:
-    """Say whether every class has rows enough to fit an offset on."""
+    """Return whether every class has enough rows to fit an offset."""
     true, chances = _read(labels, probabilities)
     return bool((np.bincount(true, minlength=chances.shape[1]) >= FEWEST).all())
 
 
 def tells_temperature(labels: ArrayLike, probabilities: ArrayLike) -> bool:
-    """Say whether there are right and wrong answers enough to fit a temperature on."""
+    """Return whether there are enough right and wrong predictions to fit a temperature."""
     true, chances = _read(labels, probabilities)
     right = int((chances.argmax(axis=1) == true).sum())
     return min(right, len(true) - right) >= FEWEST
 
 
 def halves(count: int, groups: ArrayLike | None = None) -> Ints:
-    """Say for each row which half it is in, 0 or 1, always in the same random way.
+    """Return the fold of each row, 0 or 1; random with a fixed seed.
 
-    Rows of one of the `groups`, [count], are in one half.
+    Rows of one group, `groups` [count], are in the same fold.
     """
     draw = np.random.default_rng(0)
     if groups is None:
@@ -235,10 +236,9 @@ def cross_fit(
     find: Callable[[Ints, Floats], Scaling],
     groups: ArrayLike | None = None,
 ) -> Floats:
-    """Scale each half of the rows by what suits the other half, which `find` finds.
+    """Scale each fold with what `find` fits on the other fold.
 
-    What these come to is what a scaling does for rows it has not seen, nor others of their
-    `groups`, which might be answered alike.
+    This measures a scaling on rows and `groups` that it was not fitted on.
     """
     true, chances = np.asarray(labels), np.asarray(probabilities, dtype=np.float64)
     half = halves(len(true), groups)
@@ -251,24 +251,24 @@ def cross_fit(
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a scaling does for a task."""
+    """A fitted scaling and its effect on the metrics."""
 
     scaling: Scaling
-    """Fitted on all rows."""
+    """The scaling fitted on all rows."""
     rows: int
     before: dict[str, float]
-    """accuracy, ece and log_loss."""
+    """accuracy, ece and log_loss before scaling."""
     after: dict[str, float]
-    """The same of each half of the rows under what suits the other half."""
+    """The same metrics, two-fold cross-validated."""
 
     @property
     def at_the_limit(self) -> bool:
-        """Whether no temperature was good enough: every row is right, or as good as none."""
+        """Whether the temperature is at the limit of its range."""
         return not LOWEST * 1.001 < self.scaling.temperature < HIGHEST / 1.001
 
     @property
     def is_worse(self) -> bool:
-        """Whether rows that the scaling was not fitted on can be believed less under it."""
+        """Whether the cross-validated log loss increases."""
         return self.after["log_loss"] > self.before["log_loss"]
 
 
@@ -279,9 +279,9 @@ def fit(
     offsets: bool = False,
     groups: ArrayLike | None = None,
 ) -> Fit:
-    """Fit a temperature, or offsets too, and measure what it does on rows it was not fitted on.
+    """Fit a temperature, and optionally offsets; measure the effect by two-fold cross-validation.
 
-    Nor on others of their `groups`, [rows], where these are given.
+    Rows of the same group, `groups` [rows], are in the same fold.
     """
     find = fit_offsets if offsets else fit_scaling
     return Fit(
@@ -293,7 +293,7 @@ def fit(
 
 
 def measure(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
-    """Return how often answers are right, and the two figures that tell how far to believe them."""
+    """Return accuracy, ECE and log loss."""
     true, chances = _read(labels, probabilities)
     return {
         "accuracy": float((chances.argmax(axis=1) == true).mean()) if len(true) else math.nan,
@@ -303,7 +303,7 @@ def measure(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
 
 
 def _read(labels: ArrayLike, probabilities: ArrayLike) -> tuple[Ints, Floats]:
-    """Return labels and probabilities of the rows that have any: a collapsed model has nan."""
+    """Return labels and probabilities of the rows without NaN, which a collapsed model returns."""
     chances = np.asarray(probabilities, dtype=np.float64)
     true = np.asarray(labels).astype(np.int64)
     if chances.ndim != 2 or len(chances) != len(true):
@@ -313,13 +313,13 @@ def _read(labels: ArrayLike, probabilities: ArrayLike) -> tuple[Ints, Floats]:
 
 
 def _logs(chances: Floats) -> Floats:
-    # Answers are computed in fp32, where a small probability may have become 0.
+    # In fp32, a small probability may be rounded to 0.
     logs: Floats = np.log(np.clip(chances, np.finfo(np.float32).tiny, None))
     return logs
 
 
 def _normalise(logits: Floats) -> Floats:
-    """Return the logarithms of probabilities that add up to 1."""
+    """Return the logarithms of the probabilities, normalised to sum 1."""
     highest = logits.max(axis=1, keepdims=True)
     logs: Floats = logits - highest
     logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
@@ -332,9 +332,9 @@ def _normalise(logits: Floats) -> Floats:
 def dump_calibration(
     model: str, fits: Mapping[str, Fit], rows: str, source: str | None = None
 ) -> str:
-    """Return what the file says: scalings, the identity of their `model`, and fitted on which.
+    """Return the content of calibration.json: scalings, the hash of their `model`, and the split.
 
-    `source` is whose answers they were fitted on, where those are not the model's own.
+    `source` is the run whose predictions they were fitted on, if it is another run.
     """
     tasks = {
         name: {
@@ -353,9 +353,9 @@ def dump_calibration(
 def read_scalings(
     folder: Path, specs: Mapping[str, TaskSpec], identify: Callable[[], str]
 ) -> dict[str, Scaling]:
-    """Return the scalings kept with a model of these tasks; none where nobody calibrated it.
+    """Return the saved scalings of a model by task; empty if it is not calibrated.
 
-    `identify` gives the identity of the model that is there now.
+    `identify` returns the hash of the current model.
     """
     path = folder / FILE
     if not path.is_file():
@@ -368,7 +368,7 @@ def read_scalings(
     if model != identify():
         raise RunError(
             f"{path} belongs to another model than the one in {folder}, which may have been "
-            f"trained on since; run `plait calibrate {quote(str(folder))}` again, or with --undo"
+            f"trained further; run `plait calibrate {quote(str(folder))}` again, or with --undo"
         )
     return take_scalings(path, values, specs)
 
@@ -376,7 +376,7 @@ def read_scalings(
 def take_scalings(
     path: Path, values: Mapping[str, Any], specs: Mapping[str, TaskSpec]
 ) -> dict[str, Scaling]:
-    """Return the scalings among what a file says, if they are ones and its tasks take them."""
+    """Return the scalings in the file's values; raise RunError if one is invalid."""
     tasks = values.get("tasks")
     if not isinstance(tasks, dict) or not all(isinstance(task, dict) for task in tasks.values()):
         raise _damaged(path)
@@ -384,7 +384,7 @@ def take_scalings(
     for name, task in tasks.items():
         if reason := _unfit(name, task, specs):
             raise RunError(
-                f"{path} {reason}; `plait calibrate {quote(str(path.parent))}` makes it anew"
+                f"{path} {reason}; `plait calibrate {quote(str(path.parent))}` replaces it"
             )
         offsets = tuple(map(float, task.get("offsets", ())))
         found[name] = Scaling(float(task["temperature"]), offsets)
@@ -392,23 +392,23 @@ def take_scalings(
 
 
 def _unfit(name: str, task: Mapping[str, Any], specs: Mapping[str, TaskSpec]) -> str:
-    """Say what is wrong with a task's scaling; nothing if it is a scaling of that task."""
+    """Return what is wrong with a task's scaling; empty if it is valid."""
     if name not in specs:
-        return f"scales a task {name!r}, which the model does not have"
+        return f"has a scaling for task {name!r}, which the model does not have"
     if not specs[name].kind.can_scale:
-        return f"scales task {name!r}, whose answers are no probabilities that add up to 1"
+        return f"has a scaling for task {name!r}, whose kind cannot be calibrated"
     temperature, offsets = task.get("temperature"), task.get("offsets", [])
     if not _is_number(temperature) or temperature <= 0:
-        return f"has a temperature for task {name!r} that is no number above 0"
+        return f"has a temperature for task {name!r} that is not a number above 0"
     if not isinstance(offsets, list) or not all(map(_is_number, offsets)):
-        return f"has offsets for task {name!r} that are no list of numbers"
+        return f"has offsets for task {name!r} that are not a list of numbers"
     if offsets and len(offsets) != (classes := len(specs[name].labels)):
         return f"has {counted(len(offsets), 'offset')} for task {name!r} of {classes} classes"
     return ""
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    """Say whether JSON's value is a number that a double holds; true and false are none."""
+    """Return whether a JSON value is a finite number, and not true or false."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 

@@ -1,7 +1,7 @@
 """The model card of a run or an ensemble: a page in Markdown, made from the folder's files.
 
 card.md             the card; what the user writes outside the two markers is kept
-card-TIME.md        a card without the markers, which another took the place of
+card-TIME.md        a previous card without markers, which was replaced
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ MAX_LABELS = 8
 
 
 def write_card(folder: Path) -> Path | None:
-    """Write the card of a folder; what stands outside its markers is kept.
+    """Write the card of a folder; text outside the markers is kept.
 
-    A card without markers, as of an earlier version, becomes card-TIME.md, whose path is returned.
+    A card without markers, from an earlier version, is renamed to card-TIME.md; its path is
+    returned.
     """
     path, text, aside = RunFolder(folder).card, f"{BEGIN}\n\n{make_card(folder)}\n{END}\n", None
     if path.is_file():
@@ -280,7 +281,7 @@ def _plain(text: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a JSON file of the folder; empty if there is none."""
+    """Read a JSON file of the folder; return an empty dict if it does not exist."""
     if not path.is_file():
         return {}
     try:

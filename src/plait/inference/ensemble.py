@@ -1,7 +1,7 @@
-"""Several runs become one that answers for all of them: a small folder, and its Ensemble.
+"""Combine runs into an ensemble: the class Ensemble and its folder.
 
-ensemble.toml           the members, how their answers become one, and the tasks they share
-card.md                 what they are together, for people
+ensemble.toml           the members, the method, and the common tasks
+card.md                 the model card
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ T = TypeVar("T")
 def load(
     run: str | Path, *, device: str = "auto", precision: str = "run", calibrated: bool = True
 ) -> Predictor | Ensemble | ExportedModel:
-    """Read a run's best model, the models of an ensemble, or the graphs of an export.
+    """Load a run's best model, the models of an ensemble, or the graphs of an export.
 
-    `calibrated=False` leaves probabilities as the model gives them, whatever was fitted later.
+    `calibrated=False` returns uncalibrated probabilities.
     """
     kind: type[Predictor | Ensemble | ExportedModel] = Predictor
     if is_ensemble(Path(run)):
@@ -64,7 +64,7 @@ def load(
 def load_to_calibrate(
     run: str | Path, *, device: str = "auto", precision: str = "run"
 ) -> Predictor | Ensemble | ExportedModel:
-    """Read a model without its own scalings; members of an ensemble keep theirs."""
+    """Load a model without its own scalings; members of an ensemble keep theirs."""
     how: dict[str, Any] = {"device": device, "precision": precision, "calibrated": False}
     if is_ensemble(Path(run)):
         return Ensemble.load(run, members_calibrated=True, **how)
@@ -72,7 +72,7 @@ def load_to_calibrate(
 
 
 def is_ensemble(folder: Path) -> bool:
-    """Say whether a folder holds an ensemble."""
+    """Return whether a folder holds an ensemble."""
     return (folder / FILE).is_file()
 
 
@@ -80,23 +80,23 @@ def is_ensemble(folder: Path) -> bool:
 
 
 def make_ensemble(runs: Sequence[str | Path], out: str | Path, how: How = "mode") -> Path:
-    """Write an ensemble of runs that share their tasks; they stay where they are."""
+    """Write the folder of an ensemble; the runs must have the same tasks and are not copied."""
     folder = Path(out)
     check_place(folder)
     members = [Path(run) for run in runs]
     if not members:
-        raise RunError("an ensemble has at least one member")
+        raise RunError("an ensemble needs at least one member")
     places = [member.resolve() for member in members]
     for number, (member, place) in enumerate(zip(members, places, strict=True)):
         if place in places[:number]:
-            raise RunError(f"{member} is named twice; every member has one vote")
+            raise RunError(f"{member} is named twice; each member can be named once")
     write_ensemble(members, folder, how)
     write_card(folder)
     return folder
 
 
 def write_ensemble(members: Sequence[Path], folder: Path, how: How) -> None:
-    """Write the file that makes a folder the ensemble of some runs."""
+    """Write ensemble.toml."""
     shared: dict[str, Any] = {}
     for member in members:
         outline = _read_outline(member)
@@ -109,13 +109,13 @@ def write_ensemble(members: Sequence[Path], folder: Path, how: How) -> None:
 
 
 def read_outlines(folder: Path) -> tuple[list[Path], dict[str, Any]]:
-    """Return the runs that a run or an ensemble consists of, and what its tasks are."""
+    """Return the member runs of a run or an ensemble, and the signatures of its tasks."""
     if not is_ensemble(folder):
         return [folder], _read_outline(folder)
     _, places, tasks = _read_file(folder / FILE)
     for place in places:
         if not place.is_dir():
-            raise RunError(f"{folder / FILE} names a member {place}, which is not there")
+            raise RunError(f"{folder / FILE} names the member {place}, which does not exist")
         compare_tasks(str(place), _read_outline(place), str(folder), tasks)
     return places, tasks
 
@@ -123,9 +123,9 @@ def read_outlines(folder: Path) -> tuple[list[Path], dict[str, Any]]:
 def read_calibrations(
     folder: Path, *, together: bool = True
 ) -> tuple[list[dict[str, Scaling]], dict[str, Scaling]]:
-    """Return what each run of a run or an ensemble is scaled by, and all of them `together`.
+    """Return the scalings of each member, and those of the ensemble (`together`).
 
-    No model is loaded; a calibration that would not be taken with one is refused here, too.
+    No model is loaded. Invalid calibrations raise the same errors as loading the model.
     """
     places, _ = read_outlines(folder)
     runs = [RunFolder(place) for place in places]
@@ -142,20 +142,20 @@ def read_calibrations(
 
 
 def _identify(how: How, members: Sequence[tuple[str, Mapping[str, Scaling]]]) -> str:
-    """Return a hash of how and of whom: the members' weights, and what they are scaled by."""
-    told = json.dumps([how, [[own, plain_scalings(s)] for own, s in members]], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    """Return a hash of the method, and of the members' weights and scalings."""
+    content = json.dumps([how, [[own, plain_scalings(s)] for own, s in members]], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def read_how(folder: Path) -> How:
-    """Return how the answers of an ensemble's members become one."""
+    """Return the method of an ensemble, vote or mean."""
     return _read_file(folder / FILE)[0]
 
 
 def _read_outline(member: Path) -> dict[str, Any]:
-    """Return what a run's tasks are, without loading its model."""
+    """Return the signatures of a run's tasks, without loading its model."""
     if is_ensemble(member):
-        raise RunError(f"{member} is an ensemble itself; name its members instead")
+        raise RunError(f"{member} is an ensemble; name its members instead")
     run = RunFolder(member)
     if not member.is_dir():
         raise RunError(f"there is no run at {member}")
@@ -165,30 +165,30 @@ def _read_outline(member: Path) -> dict[str, Any]:
 
 
 def outline(spec: TaskSpec) -> dict[str, Any]:
-    """Return what of a task its answers depend on; members may differ in all else."""
+    """Return the properties of a task that must be equal in all members."""
     return {"kind": spec.kind.name, "num_texts": len(spec.text), **spec.kind.meaning()}
 
 
 def compare_tasks(
     member: str, found: Mapping[str, Any], other: str, wanted: Mapping[str, Any]
 ) -> None:
-    """Refuse a member whose tasks are not those of the others."""
+    """Raise RunError for a member whose tasks differ from those of the others."""
     for name in (*wanted, *found):
         if name not in found or name not in wanted:
             has, lacks = (other, member) if name in wanted else (member, other)
             raise RunError(
-                f"{has} has a task {name!r} and {lacks} has none; members share all their tasks"
+                f"{has} has a task {name!r} and {lacks} does not; all members need the same tasks"
             )
         for key, value in wanted[name].items():
             if found[name].get(key) != value:
                 raise RunError(
                     f"task {name!r} has {key} {found[name].get(key)!r} in {member}, but "
-                    f"{value!r} in {other}; members share what their tasks mean"
+                    f"{value!r} in {other}; members must agree on it"
                 )
 
 
 def _spell(member: Path, folder: Path) -> str:
-    """Write a member's path as seen from the folder, so that both can move together."""
+    """Return a member's path relative to the folder, so that both can be moved together."""
     try:
         return Path(os.path.relpath(member, folder.resolve())).as_posix()
     except ValueError:  # on another drive
@@ -202,8 +202,8 @@ def _read_file(path: Path) -> tuple[How, list[Path], dict[str, Any]]:
         tasks = {name: dict(task) for name, task in table["tasks"].items()}
         places = [path.parent / member for member in members]
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # TOML's are ValueErrors
-        told = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise RunError(f"{path} is not an ensemble that plait wrote: {told}") from error
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise RunError(f"{path} is not a valid ensemble: {reason}") from error
     if how not in ("mode", "mean"):
         raise RunError(f"{path}: how = {how!r}{suggest(str(how), ('mode', 'mean'))}")
     if not places:
@@ -212,7 +212,7 @@ def _read_file(path: Path) -> tuple[How, list[Path], dict[str, Any]]:
 
 
 def count_in_part(progress: Progress, number: int, count: int) -> Progress:
-    """Tell of rows that one of several has answered: in part, until all have."""
+    """Convert the progress of one of several passes to that of all passes."""
     return lambda task, done, total: progress(task, (number * total + done) // count, total)
 
 
@@ -221,28 +221,28 @@ def count_in_part(progress: Progress, number: int, count: int) -> Progress:
 
 @dataclass(frozen=True, eq=False)
 class Views(Dataset):
-    """One data set as each member reads it; to everybody else, as the first one does."""
+    """The datasets of all members for the same rows; used as a dataset, it is the first one."""
 
     views: tuple[Dataset, ...] = ()
 
     @classmethod
     def of(cls, views: Sequence[Dataset]) -> Views:
-        """Gather the members' views."""
+        """Store the members' datasets."""
         first = {field.name: getattr(views[0], field.name) for field in fields(Dataset)}
         return cls(**first, views=tuple(views))
 
 
 @dataclass(frozen=True, slots=True)
 class Ensemble(Answerer):
-    """Several trained models seen as one.
+    """Several trained models with combined predictions.
 
-    Their files, columns and data root are those of the first member's recipe; each member reads
-    the texts with its own tokenizer. All of them are in memory at once.
+    Files, columns and data root are those of the first member's recipe. Each member reads the texts
+    with its own tokenizer. All members are in memory at once.
     """
 
     members: tuple[Predictor, ...]
     how: How = "mode"
-    """mode: the class most members choose, the median of their scores; mean: the mean of both."""
+    """mode: the most frequent class, the median of scores; mean: the mean of both."""
 
     @classmethod
     def load(
@@ -254,9 +254,9 @@ class Ensemble(Answerer):
         calibrated: bool = True,
         members_calibrated: bool | None = None,
     ) -> Ensemble:
-        """Read an ensemble's members, each with its own calibration, and the ensemble's.
+        """Load an ensemble's members with their calibrations, and the ensemble's calibration.
 
-        `members_calibrated` is as `calibrated` unless given.
+        `members_calibrated` is equal to `calibrated` by default.
         """
         path = Path(folder)
         if not is_ensemble(path):
@@ -274,12 +274,12 @@ class Ensemble(Answerer):
         return replace(made, scalings=read_scalings(path, made.config.tasks, made.identify))
 
     def identify(self) -> str:
-        """Return a hash of how and of whom: the members' weights, and what they are scaled by."""
+        """Return a hash of the method, and of the members' weights and scalings."""
         named = [(member.identify(), member.scalings) for member in self.members]
         return _identify(self.how, named)
 
     def tokenise(self, texts: Sequence[tuple[str, ...]], *, blank: bool = False) -> Dataset:
-        """Make a data set of texts given by hand, which may be `blank` only if that is said."""
+        """Return a dataset of the given texts; empty texts are an error unless `blank`."""
         return Views.of(self._each_view(lambda member: member.tokenise(texts, blank=blank)))
 
     def read(
@@ -292,9 +292,9 @@ class Ensemble(Answerer):
         labelled: bool = True,
         progress: Progress | None = None,
     ) -> dict[str, Dataset]:
-        """Read a split of any recipe's files, whose tasks this has too, as each member reads them.
+        """Read a split of a recipe's files with the tokenizer of each member.
 
-        Files and seed are the recipe's, so that all see the same rows in the same order.
+        Files and seed are those of the recipe, so all members see the same rows in the same order.
         """
         views = self._each_view(
             lambda member: member.read(
@@ -304,7 +304,7 @@ class Ensemble(Answerer):
         return {name: Views.of([view[name] for view in views]) for name in views[0]}
 
     def _each_view(self, read: Callable[[Predictor], T]) -> list[T]:
-        """Read for every member; those that read alike share what is read."""
+        """Read a dataset for every member; members with equal tokenizers share one."""
         known: dict[tuple[bytes, int, str], T] = {}
         views = []
         for member in self.members:
@@ -318,7 +318,7 @@ class Ensemble(Answerer):
     def answer_uncalibrated(
         self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
     ) -> Floats:
-        """Return what the members, each calibrated if it is, come to in the data's order."""
+        """Return the combined predictions of the members, in the order of the dataset."""
         assert isinstance(dataset, Views)
         pairs = zip(self.members, dataset.views, strict=True)
         return self._combine(task, [m.answer(task, view, rows) for m, view in pairs])
@@ -327,7 +327,7 @@ class Ensemble(Answerer):
         return self.tasks[task].spec.kind.combine(np.stack(answers), self.how)
 
     def answer_together(self, tasks: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
-        """Return what `answer` returns, with as few passes as each member needs."""
+        """Return what `answer` returns for several tasks, with few encoder passes per member."""
         assert isinstance(dataset, Views)
         pairs = zip(self.members, dataset.views, strict=True)
         each = [member.answer_together(tasks, view) for member, view in pairs]
@@ -337,7 +337,7 @@ class Ensemble(Answerer):
         }
 
     def share_passes(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
-        """Group tasks that share a pass in every member."""
+        """Group tasks that share an encoder pass in every member."""
         groups: dict[tuple[object, ...], list[str]] = {}
         each = [member.share_passes(tasks) for member in self.members]
         for task in tasks:
@@ -346,13 +346,13 @@ class Ensemble(Answerer):
         return [tuple(group) for group in groups.values()]
 
     def fingerprint(self) -> str:
-        """Name the answers: equal where answers are bound to be the same, to the last bit."""
+        """Return a hash that is equal for models whose predictions are bit-identical."""
         scaled = json.dumps(plain_scalings(self.scalings), sort_keys=True)
         facts = [self.how, scaled, *(member.fingerprint() for member in self.members)]
         return hashlib.sha256(" ".join(facts).encode()).hexdigest()
 
     def watched(self, progress: Progress) -> Self:
-        """Return the same, calling `progress` with the task, rows done and rows in all."""
+        """Return a copy that calls `progress` with the task, the rows done and the total."""
         count = len(self.members)
         members = tuple(
             member.watched(count_in_part(progress, i, count))

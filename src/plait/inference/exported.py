@@ -1,4 +1,4 @@
-"""A folder of ONNX graphs becomes a model that answers, on ONNX Runtime."""
+"""Load an ONNX export as a model that predicts with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
 FILE = "export.json"
 
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
-"""As the Hub names them; each int64 [batch, length]."""
+"""Names of the graph's inputs, as on the Hub; each int64 [batch, length]."""
 
 
 PAIR = ("first", "second")
-"""What a head of its own reads: float32 [batch, width] each."""
+"""Inputs of a separate head graph: float32 [batch, width] each."""
 
 BATCH_SIZE = 32
-"""Rows answered at once, as on CPUs elsewhere."""
+"""Batch size, as for other models on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a task's answers come from."""
+    """The graph and output of a task's predictions."""
 
     graph: str
     output: str
     head: str | None = None
-    """The graph that `output`'s two vectors go through, where texts are encoded apart."""
+    """The graph of the head, if the two texts are encoded separately."""
 
     def to_json(self) -> dict[str, str]:
         """Return plain values."""
@@ -60,7 +60,7 @@ class Place:
 
 
 def need_package(name: str) -> Any:
-    """Import a module of the extra `export`; UsageError says when it is not installed."""
+    """Import a module of the extra `export`; raise UsageError if it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -71,18 +71,18 @@ def need_package(name: str) -> Any:
 
 
 def is_exported(folder: Path) -> bool:
-    """Say whether a folder is one that plait exported."""
+    """Return whether a folder was exported by plait."""
     return (folder / FILE).is_file()
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedModel(SingleModel):
-    """A model in ONNX graphs, which answers as the run did that it was exported from."""
+    """A model of ONNX graphs, with the same predictions as the exported run."""
 
     sessions: Mapping[str, Any]
-    """ONNX Runtime's, by the names of the graphs."""
+    """ONNX Runtime sessions by graph name."""
     weights: tuple[str, ...]
-    """Files that graphs have their weights in, where not in themselves."""
+    """Files with weights outside of the graphs."""
     places: Mapping[str, Place]
     vectors: Place
     width: int
@@ -97,10 +97,10 @@ class ExportedModel(SingleModel):
         precision: str = "run",
         calibrated: bool = True,
     ) -> ExportedModel:
-        """Read an exported folder; `precision` may only name what it was exported in.
+        """Load an exported folder; `precision` must be auto, run or that of the export.
 
-        The graphs give probabilities as calibrated as the run was. `calibrated=False` leaves
-        those alone, and what was fitted in this folder out.
+        The graphs include the run's calibration. `calibrated=False` ignores a calibration that was
+        fitted for this folder later.
         """
         path = Path(folder)
         facts = _read_facts(path)
@@ -133,13 +133,13 @@ class ExportedModel(SingleModel):
         return replace(made, scalings=read_scalings(path, made.config.tasks, made.identify))
 
     def identify(self) -> str:
-        """Return a hash of the graphs, and of weights beside them."""
+        """Return a hash of the graphs and of their separate weights."""
         files = sorted([*self.sessions, *self.weights])
         hashes = " ".join(hash_file(self.folder / file) for file in files)
         return hashlib.sha256(hashes.encode()).hexdigest()
 
     def fingerprint(self) -> str:
-        """Name the answers: equal where they are bound to be the same, to the last bit."""
+        """Return a hash that is equal for models whose predictions are bit-identical."""
         files = RunFolder(self.folder)
         facts = [self.identify(), *(hash_file(path) for path in (files.recipe, files.tokenizer))]
         facts += [
@@ -150,19 +150,19 @@ class ExportedModel(SingleModel):
         return hashlib.sha256(" ".join(facts).encode()).hexdigest()
 
     def watched(self, progress: Progress) -> Self:
-        """Return the same, calling `progress` with the task, rows done and rows in all."""
+        """Return a copy that calls `progress` with the task, the rows done and the total."""
         return replace(self, progress=progress)
 
     def answer_uncalibrated(
         self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
     ) -> Floats:
-        """Return probabilities [examples, classes] or scores [examples], in the data's order."""
+        """Return probabilities [examples, classes] or scores [examples], in order."""
         if not self.tasks[task].spec.both_orders:
             return self._answer(task, dataset, rows)
         return (self._answer(task, dataset, rows) + self._answer(task, dataset.turned(), rows)) / 2
 
     def _answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None) -> Floats:
-        """Answer pairs as they stand."""
+        """Predict pairs in the given order of their texts."""
         spec, place = self.tasks[task].spec, self.places[task]
         total = len(dataset) if rows is None else len(rows)
         parts, order = [], []
@@ -209,8 +209,8 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     facts = RunFolder(folder).read_json(path)
     if facts.get("format") != "onnx":
         raise RunError(
-            f"{folder} was exported for another library ({facts.get('format')}), as its README.md "
-            "tells; plait answers with the run itself, or with an export to ONNX"
+            f"{folder} was exported for another library ({facts.get('format')}; see its "
+            "README.md); plait needs the run, or an export with --format onnx"
         )
     missing = {"precision", "tasks", "vectors", "graphs"} - facts.keys()
     if missing:
@@ -218,14 +218,14 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     for kind, what in (("graphs", "a graph"), ("weights", "weights")):
         for file, wanted in facts.get(kind, {}).items():
             if Path(file).name != file:
-                raise RunError(f"{path} is damaged: it names {what} {file!r}, which is outside")
+                raise RunError(f"{path} is damaged: {what} {file!r} is outside of the folder")
             if hash_file(folder / file) != wanted:
-                raise RunError(f"{folder / file} is not what was exported; copy it again")
+                raise RunError(f"{folder / file} was changed after the export; copy it again")
     return facts
 
 
 def _choose_providers(device: str) -> list[str]:
-    """Turn a device's name into those of ONNX Runtime."""
+    """Return the providers of ONNX Runtime for a device's name."""
     there = need_package("onnxruntime").get_available_providers()
     kind, _, number = device.partition(":")
     if kind not in ("auto", "cpu", "cuda"):
@@ -247,5 +247,5 @@ def _open(path: Path, providers: list[str]) -> Any:
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=providers)
-    except Exception as error:  # the library's own are plain RuntimeErrors and C++'s
+    except Exception as error:  # errors of the library have no common class
         raise RunError(f"ONNX Runtime cannot read {path}: {first_line(error)}") from error

@@ -1,19 +1,19 @@
-"""A run's folder: what is in it, who may write there, and how it is read back.
+"""The folder of a run: its files, its lock, and reading it.
 
 recipe.toml             every setting, resolved
 model.safetensors       encoder and heads at the best dev score
-checkpoint.safetensors  the last state, to go on from
+checkpoint.safetensors  the last training state, to resume from
 encoder.json            the encoder's configuration
 tokenizer.json
-run.json                versions, hardware, encoder, plugins, data, teachers, where it started
+run.json                versions, hardware, encoder, plugins, data, teachers, start
 metrics.jsonl           losses and scores over time
 scores.json             dev scores of the best model, once finished
-card.md                 what the model is, for people, once finished
-calibration.json        what the probabilities are scaled by, where calibrated
-audit.json              the score card of `plait audit`, once audited
-report.html             the page of `plait report`, where one was asked for
-answers/                answers to dev, where a report or a calibration asked for them
-teacher/                a teacher's answers to the training rows, where a stage distils
+card.md                 the model card, once finished
+calibration.json        temperatures and offsets, if calibrated
+audit.json              the result of `plait audit`
+report.html             the report of `plait report`
+answers/                predictions for dev, cached by reports and calibrations
+teacher/                a teacher's predictions for the training rows, if a stage distils
 tensorboard/            events, where TensorBoard is installed
 """
 
@@ -90,17 +90,17 @@ class RunFolder:
 
     @property
     def card(self) -> Path:
-        """A page about the model."""
+        """The model card."""
         return self.path / "card.md"
 
     @property
     def calibration(self) -> Path:
-        """Temperatures of the probabilities, where somebody calibrated them."""
+        """The calibration, if there is one."""
         return self.path / "calibration.json"
 
     @property
     def info(self) -> Path:
-        """What the run was made with."""
+        """Facts about the training."""
         return self.path / "run.json"
 
     @property
@@ -110,16 +110,16 @@ class RunFolder:
 
     @property
     def teacher(self) -> Path:
-        """Teachers' answers, a file for each stage."""
+        """Predictions of teachers, a file for each stage."""
         return self.path / "teacher"
 
     @property
     def lock(self) -> Path:
-        """Held by the process that trains here."""
+        """Locked by the process that trains the run."""
         return self.path / ".lock"
 
     def read_config(self) -> RunConfig:
-        """Read the resolved recipe back."""
+        """Read the resolved recipe."""
         if not self.recipe.is_file():
             hints = {
                 "ensemble.toml": "it is an ensemble; name one of its members",
@@ -134,26 +134,26 @@ class RunFolder:
             if made_by in (None, __version__):
                 raise
             raise RecipeError(
-                f"{error}; the run was made by plait {made_by}, and this is {__version__}: use a "
-                "version that knows it"
+                f"{error}; the run was made by plait {made_by}, but this is {__version__}: use a "
+                "compatible version"
             ) from error
 
     def _version(self) -> str | None:
-        """Return which plait made the run, where that can be told."""
+        """Return the version of plait that made the run, if it is known."""
         with suppress(RunError):
             return self.read_json(self.info).get("plait")
         return None
 
     def require_begun(self) -> None:
-        """Refuse a folder with a recipe that nobody has trained in, such as a drafted one."""
+        """Raise RunError if the folder has a recipe but was never trained, such as a draft."""
         if not self.info.is_file():
             raise RunError(
-                f"{self.path} has a recipe and no model; train it with "
-                f"`plait train {quote(str(self.recipe))}`, and name the run's folder"
+                f"{self.path} has a recipe but no model; train it with "
+                f"`plait train {quote(str(self.recipe))}` and name the run's folder"
             )
 
     def require_model(self) -> None:
-        """Refuse a folder that has no weights, and say what it is instead."""
+        """Raise RunError if the folder has no weights; the message says what it is instead."""
         if self.weights.is_file():
             return
         if (self.path / "export.json").is_file():
@@ -163,13 +163,13 @@ class RunFolder:
         self.require_begun()
         if self.scores.is_file():
             raise RunError(
-                f"{self.path} is a finished run, but its {self.weights.name} is gone; copy the "
-                "folder whole, or train it again"
+                f"{self.path} is a finished run, but its {self.weights.name} is missing; copy the "
+                "whole folder, or train it again"
             )
-        raise RunError(f"{self.path} has no model yet: its training has not got that far")
+        raise RunError(f"{self.path} has no model yet: its training has not saved one")
 
     def find_changes(self, config: RunConfig) -> list[str]:
-        """List what a recipe says otherwise than the run's own; another spelling is no change."""
+        """List the settings that differ between a recipe and the run's own."""
         info = self.read_json(self.info) if self.info.is_file() else {}
         known = self.read_config()
         return list_changes(known, complete_as(config, known), info)
@@ -183,15 +183,15 @@ class RunFolder:
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from error
         if not isinstance(values, dict):
-            raise RunError(f"{path} is damaged: it holds no names with values")
+            raise RunError(f"{path} is damaged: it is not a JSON object")
         return values
 
 
 def list_changes(known: RunConfig, config: RunConfig, info: Mapping[str, Any]) -> list[str]:
-    """List what a recipe says otherwise than the one that was begun with; folders are compared.
+    """List the settings that differ between a recipe and the one that a run was started with.
 
-    `info` is the run.json of a run that was: the recipe may have been begun with elsewhere, where
-    its folders had other names.
+    `info` is the run's run.json. It has the absolute paths of folders, so that the same folder
+    under another name is not a difference.
     """
     begun = _folders_begun_with(known, info)
 
@@ -204,9 +204,9 @@ def list_changes(known: RunConfig, config: RunConfig, info: Mapping[str, Any]) -
 
 
 def _folders_begun_with(config: RunConfig, info: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the settings that name folders, and what run.json knows those to be.
+    """Return the settings that name folders, with the paths that run.json has for them.
 
-    Where it names no folder of a teacher, the one run that the teacher is made of stands for it.
+    If it has no folder for a teacher of a single run, the path of that run is used.
     """
     start, taught = info.get("start", {}), info.get("teachers", {})
     single = {name: members[0]["run"] for name, members in taught.items() if len(members) == 1}
@@ -222,19 +222,19 @@ def _folders_begun_with(config: RunConfig, info: Mapping[str, Any]) -> dict[str,
 
 
 def is_taken(path: Path) -> bool:
-    """Say whether a file is at a path, or a folder that holds something."""
+    """Return whether there is a file, or a folder that is not empty, at a path."""
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 def check_place(path: Path) -> None:
-    """Refuse a place for a new folder that is taken, before anything slow begins."""
+    """Raise RunError if the path of a new folder exists, before anything slow begins."""
     if is_taken(path):
         raise RunError(f"{path} exists already and is not overwritten; choose another --out")
 
 
 @contextmanager
 def made_whole(path: Path) -> Iterator[Path]:
-    """Give a folder to write into, which becomes `path` when all went well."""
+    """Yield a temporary folder, which is renamed to `path` at the end without an error."""
     check_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -242,19 +242,19 @@ def made_whole(path: Path) -> Iterator[Path]:
         with disk_full_told(path):
             part.mkdir()
             yield part
-            if path.exists():  # an empty folder, which check_place let through
+            if path.exists():  # an empty folder, which check_place accepts
                 path.rmdir()
             part.replace(path)
-    except DiskFullError as error:  # of a file inside, by a name that nobody knows
+    except DiskFullError as error:  # it names a file of the temporary folder
         raise disk_full(path) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -> RunFolder:
-    """Refuse a folder that holds something else, before anything slow begins.
+    """Raise RunError if the folder holds something else, before anything slow begins.
 
-    `command` is what goes on with the run, for the error that an existing folder gives.
+    `command` is the command that resumes the run, for the error message.
     """
     folder = RunFolder(path)
     if _is_stillborn(folder):
@@ -266,19 +266,19 @@ def check_folder(path: Path, config: RunConfig, *, resume: bool, command: str) -
     if not path.is_dir():
         raise RunError(f"there is no run at {path} to resume; leave out --resume to start one")
     if folder.info.is_file() and "averaged" in folder.read_json(folder.info):
-        raise RunError(f"{path} is an average of runs, which cannot be trained on")
+        raise RunError(f"{path} is an average of runs, which cannot be resumed")
     changed = folder.find_changes(config)
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise RunError(
             f"{path} was started with another recipe ({'; '.join(changed[:5])}{more}); "
-            "resume it unchanged, or train under another --out"
+            "resume it with the same recipe, or choose another --out"
         )
     return folder
 
 
 def _is_stillborn(folder: RunFolder) -> bool:
-    """Say whether a run ended, killed or out of room, before it wrote its recipe."""
+    """Return whether a run ended before it wrote its recipe."""
     if folder.recipe.exists() or not folder.lock.exists():
         return False
     return all(item.name.startswith(".") for item in folder.path.iterdir())
@@ -286,7 +286,7 @@ def _is_stillborn(folder: RunFolder) -> bool:
 
 def _exists(folder: RunFolder, command: str) -> RunError:
     is_begun = folder.recipe.is_file() and (folder.info.is_file() or folder.lock.exists())
-    go_on = f"go on there with `{command}`, or " if is_begun else ""
+    go_on = f"continue with `{command}`, or " if is_begun else ""
     return RunError(
         f"{folder.path} exists already and is not overwritten; {go_on}choose another --out"
     )
@@ -294,7 +294,7 @@ def _exists(folder: RunFolder, command: str) -> RunError:
 
 @contextmanager
 def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) -> Iterator[None]:
-    """Make the folder if it is new, and keep a second process from training in it."""
+    """Create the folder if it is new, and lock it for other processes."""
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
         file = folder.lock.open("a")
@@ -303,7 +303,7 @@ def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) 
         raise RunError(f"cannot write in {folder.path}: {reason}; choose another --out") from error
     with file:
         take_lock(file, folder)
-        if folder.recipe.exists() and not resume:  # another process was quicker
+        if folder.recipe.exists() and not resume:  # another process was faster
             raise _exists(folder, command)
         remove_leftovers(folder.path)
         if not folder.recipe.exists():
@@ -312,7 +312,7 @@ def opened(folder: RunFolder, config: RunConfig, *, resume: bool, command: str) 
 
 
 def take_lock(file: IO[str], folder: RunFolder) -> None:
-    """Keep a folder to this process for as long as the file is open."""
+    """Lock a folder for this process while the file is open."""
     if not lock(file):
         raise RunError(f"{folder.path} is being trained by another process")
 
@@ -320,9 +320,9 @@ def take_lock(file: IO[str], folder: RunFolder) -> None:
 def write_parts(
     folder: RunFolder, parts: Parts, data: dict[str, Any], taught: Mapping[str, Any]
 ) -> None:
-    """Write what predicting anywhere needs besides weights, and what the run was made with.
+    """Write the recipe, tokenizer and configuration of the encoder, and run.json.
 
-    `taught` says who its teachers are, if it has any.
+    `taught` has the facts about teachers, if there are any.
     """
     write_text(folder.encoder, json.dumps(parts.model.encoder.config, indent=1))
     with atomic_path(folder.tokenizer) as temporary:
@@ -347,9 +347,9 @@ def write_parts(
 def describe_data(
     data: Mapping[str, Mapping[str, Dataset]], unseen: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, Any]]:
-    """Say what run.json keeps of data sets, by split and name.
+    """Return the facts about datasets for run.json, by split and name.
 
-    `unseen` are the texts of them that pre-training passes over.
+    `unseen` are the numbers of texts that pre-training leaves out.
     """
     return {
         split: {
@@ -373,9 +373,9 @@ def _describe_dataset(dataset: Dataset, unseen: int) -> dict[str, Any]:
 def compare_parts(
     folder: RunFolder, parts: Parts, data: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Refuse to go on with other data or another encoder than write_parts wrote down.
+    """Raise RunError if data or encoder differ from those in run.json.
 
-    Plugins may have changed; returns a sentence for each that has.
+    Plugins may have changed; returns a sentence for each changed one.
     """
     before = folder.read_json(folder.info)
     shape = folder.read_json(folder.encoder)
@@ -384,29 +384,29 @@ def compare_parts(
         if known.get(split, {}).get(name) != data[split].get(name):
             raise RunError(
                 f"the {split} data of {name} changed since {folder.path} was started; "
-                "bring it back as it was, or train under another --out"
+                "restore it, or choose another --out"
             )
     same = before["encoder"]["sha256"] == parts.encoder["sha256"]
     if not same or shape != parts.model.encoder.config:
         raise RunError(
             f"the encoder changed since {folder.path} was started; "
-            "bring it back as it was, or train under another --out"
+            "restore it, or choose another --out"
         )
     begun = before.get("plugins", {})
     return [
-        f"{plugin} is not what it was when the run began; from here on it trains with what it is"
+        f"{plugin} changed since the run was started; training continues with the new version"
         for plugin, digest in hash_plugins(parts.config).items()
         if begun.get(plugin, digest) != digest
     ]
 
 
 def hash_plugins(config: RunConfig) -> dict[str, str]:
-    """Return the sha256 of each file of the user's that a run is trained with."""
+    """Return the sha256 of each plugin of a recipe."""
     return {plugin: hash_file(Path(plugin)) for plugin in config.plugins}
 
 
 def describe_device(device: torch.device) -> str:
-    """Name a device in words."""
+    """Return a readable name of a device."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type} ({platform.machine()}, {os.cpu_count()} cores)"

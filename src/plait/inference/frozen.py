@@ -62,11 +62,11 @@ def nearest_rows(
 
 
 class Embedder:
-    """An encoder with its tokenizer; in full precision, or as fast as can be had."""
+    """An encoder with its tokenizer, in fp32 or, with `fast`, in the fastest precision."""
 
     def __init__(self, config: RunConfig, *, fast: bool = False):
         settings = config.encoder
-        load_plugins(config.plugins)  # one of them may bring the architecture
+        load_plugins(config.plugins)  # a plugin may define the architecture
         files = find_encoder(settings.source, revision=settings.revision, sha256=settings.sha256)
         self.device = choose_device(config.device)
         encoder = load_encoder(files, architecture=settings.architecture)

@@ -19,7 +19,7 @@ the child is in, and a launcher passes on what the terminal has sent already."""
 
 
 def count_once(handler: Handler, *, heard: bool = False) -> Handler:
-    """Return a handler that hears signals which come together as one; one may be `heard`."""
+    """Return a handler that counts signals in quick succession as one."""
     last = time.monotonic() if heard else float("-inf")
 
     def hear(number: int, frame: Any) -> None:
@@ -34,7 +34,7 @@ def count_once(handler: Handler, *, heard: bool = False) -> Handler:
 
 @contextmanager
 def presses_counted() -> Iterator[None]:
-    """Let Ctrl-C interrupt as ever, but once a press: a second one often means "at once"."""
+    """Let each press of Ctrl-C raise one KeyboardInterrupt, even if it sends several signals."""
     default = signal.default_int_handler
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not default:  # a shell's job may ignore it

@@ -1,4 +1,4 @@
-"""A run's folder becomes a Predictor, and texts become answers: the door to a trained model."""
+"""Load a trained run as a Predictor, and predict texts with it."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from plait.tasks.kind import Floats
 
     Progress = Callable[[str, int, int], None]
-    """Called with what is under way, how much of it is done and how much there is."""
+    """Called with the name of the work, the amount done and the total."""
 
 Text = str | tuple[str, ...]
-"""One text, or the two of a pair."""
+"""One text, or the two texts of a pair."""
 
 
 PRECISIONS = ("auto", "run", "fp32", "bf16", "int8")
@@ -60,17 +60,17 @@ PRECISIONS = ("auto", "run", "fp32", "bf16", "int8")
 
 @dataclass(frozen=True, slots=True)
 class Answerer(ABC):
-    """Whatever answers tasks: one model, or several seen as one."""
+    """The interface of trained models: a single model or an ensemble."""
 
     folder: Path
     config: RunConfig
     tasks: dict[str, Task]
     scalings: dict[str, Scaling]
-    """What the probabilities of calibrated tasks are scaled by."""
+    """The calibration of each calibrated task."""
 
     @abstractmethod
     def identify(self) -> str:
-        """Name the weights: what a calibration belongs to, and does not change."""
+        """Return the hash of the weights, to which a calibration belongs."""
 
     @abstractmethod
     def tokenise(self, texts: Sequence[tuple[str, ...]], *, blank: bool = False) -> Dataset:
@@ -87,7 +87,7 @@ class Answerer(ABC):
         labelled: bool = True,
         progress: Progress | None = None,
     ) -> dict[str, Dataset]:
-        """Read a split of any recipe's files, whose tasks this has too, the way it reads texts."""
+        """Read a split of a recipe's files with the model's tokenizer."""
 
     def load_split(
         self,
@@ -98,18 +98,18 @@ class Answerer(ABC):
         labelled: bool = True,
         progress: Progress | None = None,
     ) -> dict[str, Dataset]:
-        """Read a split of the recipe's own files, or of files of the same names elsewhere."""
+        """Read a split of the recipe's files, or of files with the same names in `data`."""
         if split not in (known := get_args(SplitName)):
-            raise UsageError(f"{split!r} is no split{suggest(str(split), known)}")
+            raise UsageError(f"unknown split {split!r}{suggest(str(split), known)}")
         return self.read(
             self.config, split, data=data, tasks=tasks, labelled=labelled, progress=progress
         )
 
     def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
-        """Return probabilities [examples, classes] or scores [examples], in the data's order.
+        """Return probabilities [examples, classes] or scores [examples], in order.
 
-        `dataset` is one that this read; `rows`, in rising order, are those to answer, all unless
-        given. Probabilities are calibrated where `plait calibrate` was asked.
+        `dataset` must have been read by this model. `rows` are the row numbers to predict, in
+        increasing order; all by default. Probabilities are calibrated if the run is.
         """
         return self._calibrate(task, self.answer_uncalibrated(task, dataset, rows))
 
@@ -122,22 +122,22 @@ class Answerer(ABC):
         return {task: self.answer(task, dataset) for task in tasks}
 
     def share_passes(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
-        """Group tasks so that those of a group cost one pass of an encoder together."""
+        """Group tasks that share one pass of the encoder."""
         return [(task,) for task in tasks]
 
     @abstractmethod
     def answer_uncalibrated(
         self, task: str, dataset: Dataset, rows: torch.Tensor | None = None
     ) -> Floats:
-        """Return what `answer` does, before calibration."""
+        """Return what `answer` returns, before calibration."""
 
     @abstractmethod
     def watched(self, progress: Progress) -> Self:
-        """Return the same, calling `progress` with the task, rows done and rows in all."""
+        """Return a copy that calls `progress` with the task, the rows done and the total."""
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Name the answers: equal where they are bound to be the same, to the last bit."""
+        """Return a hash that is equal for models whose predictions are bit-identical."""
 
     def task(self, name: str) -> Task:
         """Return a task by its name."""
@@ -146,7 +146,7 @@ class Answerer(ABC):
         return self.tasks[name]
 
     def predict(self, task: str, texts: Sequence[Text]) -> list[Prediction]:
-        """Answer one task for each text, or pair of texts, in order."""
+        """Return the prediction of one task for each text, or pair of texts, in order."""
         self.task(task)
         require_list(texts)
         rows = [self.take_texts(task, text) for text in texts]
@@ -155,12 +155,12 @@ class Answerer(ABC):
         return [self.describe(task, answer) for answer in self.answer(task, self.tokenise(rows))]
 
     def take_texts(self, task: str, text: Text) -> tuple[str, ...]:
-        """Return an example's texts as a tuple, as many as the task takes."""
+        """Return an example's texts as a tuple; raise UsageError for a wrong number of texts."""
         row = tuple(text) if isinstance(text, tuple | list) else (text,)
         spec = self.task(task).spec
         if len(row) != len(spec.text):
             wanted = "two texts" if spec.is_pair else "one text"
-            raise UsageError(f"task {task!r} takes {wanted} an example, not {len(row)}")
+            raise UsageError(f"task {task!r} takes {wanted} per example, got {len(row)}")
         return row
 
     def predict_file(
@@ -179,13 +179,13 @@ class Answerer(ABC):
         resume: bool = False,
         progress: Progress | None = None,
     ) -> FileAnswers:
-        """Answer every row of a file of any size into another: CSV, TSV, JSONL or Parquet.
+        """Predict every row of a file of any size into another: CSV, TSV, JSONL or Parquet.
 
-        `tasks` are all that fit unless given, `text` the columns they read; `threshold`, for all
-        or by task, is the confidence below which an answer is marked for review, and `review` a
-        file for those rows alone. `separator` and `quoting` are as a recipe's file has them.
-        With `skip_empty`, rows that lack a text have empty answers, and are no error.
-        `resume` goes on where an earlier call was stopped.
+        `tasks` are all suitable ones by default; `text` are the columns to read. Predictions with a
+        confidence below `threshold` (one number, or one per task) are marked for review; `review`
+        is a file for those rows. `separator` and `quoting` are as in a recipe's file. With
+        `skip_empty`, rows without a text get empty predictions instead of an error. `resume`
+        continues an interrupted call.
         """
         return answer_file(
             self,
@@ -206,13 +206,13 @@ class Answerer(ABC):
     def choose_threshold(
         self, task: str, accuracy: float, split: SplitName = "dev", *, data: str | None = None
     ) -> Threshold:
-        """Choose how sure an answer must be so that those given are this accurate on a split."""
+        """Choose the threshold with which predictions reach an accuracy on a split."""
         refuse_abstaining(task, self.task(task).spec.kind)
         datasets = self.load_split(split, data=data, tasks=[task])
         if task not in datasets:
             raise UsageError(
-                f"the recipe of {self.folder} names no {split} files for {task}, on which a "
-                "threshold could be chosen; give one by hand"
+                f"the recipe of {self.folder} has no {split} files for {task}, which are "
+                "needed to choose a threshold; set the threshold yourself"
             )
         labels = datasets[task].labels
         assert labels is not None
@@ -223,7 +223,7 @@ class Answerer(ABC):
         return choose_threshold(sure, right, accuracy)
 
     def describe(self, task: str, answer: NDArray[np.float64]) -> Prediction:
-        """Put one row of answers into words."""
+        """Return the prediction for one row of outputs."""
         return self.tasks[task].spec.kind.predict(task, answer)
 
     def score(self, datasets: Mapping[str, Dataset]) -> Scores:
@@ -237,7 +237,7 @@ class Answerer(ABC):
         data: str | None = None,
         progress: Progress | None = None,
     ) -> dict[str, torch.Tensor]:
-        """Return the rows that do not follow from training pairs, by task of pairs, yes or no.
+        """Return the rows that training pairs do not imply, for each binary task on pairs.
 
         A pair follows if its texts are linked by training pairs labelled 1, over any number of
         steps; so does a training pair itself.
@@ -245,7 +245,7 @@ class Answerer(ABC):
         specs = {name: self.tasks[name].spec for name in datasets}
         pairs = [name for name, s in specs.items() if s.is_pair and s.kind.is_yes_no]
         if not pairs:
-            raise UsageError(f"no task of {self.folder} asks of pairs whether they are the same")
+            raise UsageError(f"{self.folder} has no binary task on pairs")
         train = self.load_split("train", data=data, tasks=pairs, progress=progress)
         rest = {}
         for name in train:
@@ -261,7 +261,7 @@ class Answerer(ABC):
         rest: Mapping[str, torch.Tensor],
         answers: Mapping[str, Floats],
     ) -> tuple[Scores, Scores]:
-        """Score the answers to every task's data set: all rows, and only the rows in `rest`."""
+        """Score every task's dataset twice: on all rows, and only on the rows in `rest`."""
 
         def answer(task: str, _: Dataset, rows: torch.Tensor | None) -> Floats:
             return answers[task] if rows is None else answers[task][rows.numpy()]
@@ -285,7 +285,7 @@ class Answerer(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SingleModel(Answerer):
-    """One trained model, whatever runs it, with the tokenizer it reads texts with."""
+    """A single trained model with its tokenizer."""
 
     tokenizer: Tokenizer
     collator: Collator
@@ -309,10 +309,10 @@ class SingleModel(Answerer):
     ) -> FileVectors:
         """Embed one column of a file of any size into another: .npy, Parquet or JSONL.
 
-        `text` is the column, needed where several could be meant; `normalize` makes vectors of
-        length 1, whose products are cosines. `separator` and `quoting` are as a recipe's file has
-        them. With `skip_empty`, rows that lack a text have no vector (what is not a number in
-        .npy), and are no error. `resume` goes on where an earlier call was stopped.
+        `text` is the column; it is needed if the file has several text columns. With `normalize`,
+        vectors have length 1, so that dot products are cosines. `separator` and `quoting` are as in
+        a recipe's file. With `skip_empty`, rows without a text have no vector (NaN in .npy) instead
+        of an error. `resume` continues an interrupted call.
         """
         return embed_file(
             self,
@@ -344,7 +344,7 @@ class SingleModel(Answerer):
         labelled: bool = True,
         progress: Progress | None = None,
     ) -> dict[str, Dataset]:
-        """Read a split of any recipe's files, whose tasks this has too, with its own tokenizer."""
+        """Read a split of a recipe's files with the model's tokenizer."""
         wanted = None if tasks is None else {name: self.task(name) for name in tasks}
         return load_data(
             config.model_copy(update={"encoder": self.config.encoder}),
@@ -359,12 +359,12 @@ class SingleModel(Answerer):
 
 @dataclass(frozen=True, slots=True)
 class Predictor(SingleModel):
-    """A trained model with everything it needs to answer."""
+    """A trained run that predicts."""
 
     model: MultitaskModel
     scorer: Scorer
     form: Form
-    """What it computes in."""
+    """The precision of the computation."""
     _hashes: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Of the files it was read from, once asked for, and of its plugins, as they were when it was
     loaded: the files may go while it is in use."""
@@ -378,14 +378,14 @@ class Predictor(SingleModel):
         precision: str = "run",
         calibrated: bool = True,
     ) -> Predictor:
-        """Read a run's best model, and the calibration of its probabilities if it has one.
+        """Load a run's best model, and its calibration if it has one.
 
-        `precision` is run for what its training takes here, so that figures are those of the
-        training; auto for what is fastest here; or fp32, bf16, int8 (on CPUs).
+        `precision` is run for the precision of the training, with the same scores as there; auto
+        for the fastest one on the device; or fp32, bf16, int8 (CPUs only).
         """
         folder = RunFolder(Path(run))
         if folder.path.is_file():
-            raise RunError(f"{folder.path} is a file; a run is the folder that training made")
+            raise RunError(f"{folder.path} is a file; a run is a folder")
         if not folder.path.is_dir():
             raise RunError(f"there is no run at {folder.path}")
         config = folder.read_config()
@@ -401,10 +401,10 @@ class Predictor(SingleModel):
         as_trained = precision == "run"
         form = choose_form(config.precision if as_trained else precision, place, as_trained)
         autocast, batch_size = torch.bfloat16 if form == "bf16" else None, 64
-        if place.type == "cpu" and not as_trained:  # else the figures are to be the same
-            if _pack_encoder(model, form):  # which has its own precision, and the rest fp32
+        if place.type == "cpu" and not as_trained:  # otherwise the scores must not change
+            if _pack_encoder(model, form):  # it has its own precision; the rest is fp32
                 autocast = None
-            # Fewer rows pad less, and what they make stays in the CPU's cache.
+            # Small batches need less padding and fit into the CPU's cache.
             batch_size = 32
         tokenizer = Tokenizer.from_file(folder.tokenizer)
         collator = build_collator(config, tokenizer)
@@ -429,14 +429,14 @@ class Predictor(SingleModel):
         return self.scorer.answer(task, dataset, rows)
 
     def answer_together(self, tasks: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
-        """Return what `answer` returns, with one pass of the encoder for those that share it."""
+        """Return what `answer` returns, with one encoder pass per group of tasks."""
         found: dict[str, Floats] = {}
         for group in self.share_passes(tasks):
             found |= self.scorer.answer_together(group, dataset)
         return {task: self._calibrate(task, found[task]) for task in tasks}
 
     def share_passes(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
-        """Group tasks whose texts become the same input of the same encoder, without adapters."""
+        """Group tasks that have the same inputs and encoder, and no adapters."""
         groups: dict[tuple[object, ...], list[str]] = {}
         for task in tasks:
             spec = self.task(task).spec
@@ -446,11 +446,11 @@ class Predictor(SingleModel):
         return [tuple(group) for group in groups.values()]
 
     def watched(self, progress: Progress) -> Self:
-        """Return the same, calling `progress` with the task, rows done and rows in all."""
+        """Return a copy that calls `progress` with the task, the rows done and the total."""
         return replace(self, scorer=replace(self.scorer, progress=progress))
 
     def fingerprint(self) -> str:
-        """Name the answers: equal where they are bound to be the same, to the last bit."""
+        """Return a hash that is equal for models whose predictions are bit-identical."""
         files = RunFolder(self.folder)
         facts = [self.identify(), *(self._hash(path) for path in (files.recipe, files.tokenizer))]
         facts += [self._hashes[plugin] for plugin in self.config.plugins]
@@ -482,27 +482,27 @@ class Predictor(SingleModel):
 
 
 def _pack_encoder(model: MultitaskModel, form: Form) -> bool:
-    """Lay a model's encoder out for a CPU; say whether that could be done."""
+    """Optimise the encoder for a CPU; return whether that is possible."""
     packed = pack(model.encoder, form, first_only=model.reads_first_only())
     if packed is not None:
         model.encoder = packed
     elif form == "int8":
         raise UsageError(
-            "precision int8 is for plait's own BERT, which this run's encoder is not; choose auto "
-            "or fp32"
+            "precision int8 needs plait's own BERT, but this run has another encoder; choose "
+            "auto or fp32"
         )
     return packed is not None
 
 
 def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:
-    """Turn a precision's name into one that is there."""
+    """Return the precision to use on a device for a precision's name."""
     if name not in PRECISIONS:
-        raise UsageError(f"precision {name!r} is not known{suggest(name, PRECISIONS)}")
+        raise UsageError(f"unknown precision {name!r}{suggest(name, PRECISIONS)}")
     on_cpu = device.type == "cpu"
     if name == "int8":
         reason = why_not("int8") if on_cpu else "it is for CPUs"
         if reason:
-            raise UsageError(f"precision int8 cannot be had: {reason}; choose auto or fp32")
+            raise UsageError(f"precision int8 is not available: {reason}; choose auto or fp32")
         return "int8"
     if name == "auto" and on_cpu and not as_trained:
         return "fp32" if why_not("bf16") else "bf16"
@@ -510,8 +510,8 @@ def choose_form(name: str, device: torch.device, as_trained: bool) -> Form:
 
 
 def require_list(texts: object) -> None:
-    """Require a list of texts: a single text, or a table, would be taken for one."""
-    if isinstance(texts, str):  # which would be taken for a list of letters
+    """Raise UsageError unless the texts are a list."""
+    if isinstance(texts, str):  # it would be a list of letters
         raise UsageError("give a list of texts, not a single one: [text]")
-    if isinstance(texts, dict) or hasattr(texts, "columns"):  # whose names would be taken for texts
+    if isinstance(texts, dict) or hasattr(texts, "columns"):  # it would be a list of column names
         raise UsageError("give a list of texts, not a table of columns: list(table['text'])")

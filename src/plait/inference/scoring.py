@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task with what turns its outputs into answers and its answers into one figure."""
+    """A task with its loss and metric."""
 
     spec: TaskSpec
     loss: Loss
@@ -33,17 +33,17 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Every task's scores on one split, and what they come to."""
+    """Every task's scores on one split, and their summary."""
 
     tasks: dict[str, TaskScores]
     primary: dict[str, float]
-    """The figure that stands for each task."""
+    """The metric of each task."""
     summary: dict[str, float]
     """sum, mean and overall."""
 
     @classmethod
     def of(cls, tasks: Mapping[str, Task], scores: dict[str, TaskScores]) -> Scores:
-        """Gather the tasks' scores and sum them up."""
+        """Collect the tasks' scores and compute their summary."""
         primary = {name: s.metrics[tasks[name].metric] for name, s in scores.items()}
         return cls(
             scores, primary, summarise(primary, {name: tasks[name].spec.kind for name in scores})
@@ -57,16 +57,16 @@ class Scores:
 
 
 def choose_room(device: torch.device) -> int:
-    """Return how many tokens to answer at once at least: many on a GPU, none set on a CPU.
+    """Return the minimum tokens per batch: many on a GPU, no minimum on a CPU.
 
-    A GPU reads a few hundred short rows sooner than Python can ask for it layer by layer.
+    A GPU computes a few hundred short rows faster than Python launches the layers.
     """
     return 2**16 if device.type == "cuda" else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Runs a model over data sets, without dropout, in batches of like length."""
+    """Runs a model on datasets, without dropout, in batches of similar length."""
 
     model: MultitaskModel
     tasks: Mapping[str, Task]
@@ -76,19 +76,19 @@ class Scorer:
     """Tokens that a batch holds even if its rows are more than `batch_size`."""
     autocast: torch.dtype | None = None
     progress: Callable[[str, int, int], None] | None = None
-    """Called with the task, rows done and rows in all."""
+    """Called with the task, the rows done and the total."""
 
     def answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None = None) -> Floats:
-        """Return probabilities [examples, classes] or scores [examples], in the data's order.
+        """Return probabilities [examples, classes] or scores [examples], in order.
 
-        `rows`, in rising order, are those to answer; all unless given.
+        `rows` are the row numbers to predict, in increasing order; all by default.
         """
         return self.answer_together((task,), dataset, rows)[task]
 
     def answer_together(
         self, tasks: Sequence[str], dataset: Dataset, rows: torch.Tensor | None = None
     ) -> dict[str, Floats]:
-        """Return the answers of several tasks that see the same input, for one pass of it."""
+        """Return the outputs of several tasks with the same inputs, in one pass."""
         spec = self.tasks[tasks[0]].spec
         if not spec.both_orders:
             return self._answer(tasks, dataset, rows)
@@ -103,7 +103,7 @@ class Scorer:
         rows: torch.Tensor | None,
         part: tuple[int, int] = (0, 1),
     ) -> dict[str, Floats]:
-        """Answer pairs as they stand; `part` says which of how many passes this is."""
+        """Predict pairs in the given order of their texts; `part` is (pass, number of passes)."""
         device = next(self.model.parameters()).device
         was_training = self.model.training
         self.model.eval()
@@ -125,14 +125,14 @@ class Scorer:
                     if self.progress is not None:
                         done += len(place)
                         total = len(dataset) if rows is None else len(rows)
-                        told = (part[0] * total + done) // part[1]
-                        self.progress(", ".join(tasks), told, total)
+                        overall = (part[0] * total + done) // part[1]
+                        self.progress(", ".join(tasks), overall, total)
         finally:
             self.model.train(was_training)
         if not places:
             return {task: self.tasks[task].spec.kind.empty() for task in tasks}
         order = torch.cat(places).argsort().numpy()
-        # One wait for the device at the end, not one per batch.
+        # Wait for the device once at the end, not in every batch.
         return {task: torch.cat(some).double().cpu().numpy()[order] for task, some in parts.items()}
 
     def _ask(self, tasks: Sequence[str], tokens: Tokens) -> list[torch.Tensor]:
@@ -153,7 +153,7 @@ def score_answers(
     answer: Callable[[str, Dataset, torch.Tensor | None], Floats],
     rows: Mapping[str, torch.Tensor] | None = None,
 ) -> Scores:
-    """Score what `answer` says to every task's data set, or to only some rows of it."""
+    """Score the outputs of `answer` for every task's dataset, or only some of its rows."""
     scores = {}
     for name, dataset in datasets.items():
         some = (rows or {}).get(name)

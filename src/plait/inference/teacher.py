@@ -1,7 +1,7 @@
-"""A run or an ensemble becomes a teacher: it answers another's training rows.
+"""Use a run or an ensemble as a teacher that predicts another run's training rows.
 
-Answers are kept in the cache, so that another student asks once; students that are trained at once
-share out what they ask.
+Predictions are cached for other students. Students that are trained at the same time divide the
+predictions among them.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Teacher:
-    """A run or an ensemble that another learns from."""
+    """A run or an ensemble that teaches another run."""
 
     folder: Path
     members: Members
     scaled: Sequence[str] | None
-    """Hashes of what scales the answers of each member, if calibrated."""
+    """Hash of each member's calibration, if calibrated predictions are used."""
 
     def answer(
         self,
@@ -69,12 +69,12 @@ class _Teacher:
         *,
         unseen: bool,
     ) -> dict[str, Floats]:
-        """Answer the training rows of a recipe's tasks, drawn and augmented as its own are.
+        """Predict the training rows of a recipe's tasks, with its sampling and augmentation.
 
-        Behind those with labels come those without. With `unseen`, those members answer a row
-        that were not trained on it.
+        Labelled rows come first, then unlabelled ones. With `unseen`, each row is predicted only by
+        members that were not trained on it.
         """
-        # What the fastest form rounds off (some 1e-4 of a probability) no student could tell.
+        # The fastest precision changes probabilities by about 1e-4, too little to matter.
         how: dict[str, Any] = {"device": config.device, "precision": "auto"}
         if self.scaled is None:
             model = load(self.folder, calibrated=False, **how)
@@ -98,32 +98,32 @@ class _Teacher:
         return {task: np.concatenate(some) for task, some in answers.items()}
 
     def _check_scalings(self, model: Answerer) -> None:
-        """Refuse a model that was calibrated anew since this teacher was found."""
+        """Raise RunError if the model was calibrated again since this teacher was found."""
         members, own = [model.scalings], {}
         if isinstance(model, Ensemble):
             members, own = [member.scalings for member in model.members], model.scalings
         if _hash_scalings(members, own) != self.scaled:
             raise RunError(
-                f"{self.folder} was calibrated anew while its student was trained; train the "
-                "student under another --out"
+                f"{self.folder} was calibrated again while its student was trained; train the "
+                "student with another --out"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Rows of a task that a model is to answer."""
+    """Rows of a task that a model has to predict."""
 
     model: Answerer
     task: str
     rows: Dataset
     entry: Path
-    """Where in the cache the answers are kept: a trial or another student asks the same."""
+    """Cache file of the predictions, which trials and other students share."""
     num_voices: int
-    """How many answer these rows, this one among them."""
+    """Number of models that predict these rows, including this one."""
 
 
 def _put(model: Answerer, task: str, rows: Dataset, *, each_member: bool) -> list[_Question]:
-    """Return what is to be asked about some rows: of a model, or of each of its members."""
+    """Return the requests for some rows: one for a model, or one for each member."""
     voices: list[tuple[Answerer, Dataset]] = [(model, rows)]
     if each_member:
         assert isinstance(model, Ensemble)
@@ -139,10 +139,10 @@ def _put(model: Answerer, task: str, rows: Dataset, *, each_member: bool) -> lis
 
 
 def _ask_all(questions: Sequence[_Question], progress: Progress) -> list[Floats]:
-    """Return the answers to questions, in their order.
+    """Return the predictions for all requests, in order.
 
-    What another process is asking at the moment comes last: students that are trained at once share
-    out what they ask, instead of waiting for the first of them at every question.
+    Requests that another process is computing are done last, so that students that are trained at
+    the same time divide the work instead of waiting for each other.
     """
     total: Counter[str] = Counter()
     for question in questions:
@@ -162,7 +162,7 @@ def _ask_all(questions: Sequence[_Question], progress: Progress) -> list[Floats]
 
 
 def _ask(question: _Question, tell: Callable[[int], None]) -> Floats:
-    """Return a model's answers, from the cache where they are there."""
+    """Return a model's predictions, from the cache if possible."""
 
     def ask(writer: Writer, own: Tell) -> dict[str, Any]:
         watched = question.model.watched(lambda _, done, total: own(done, done, total))
@@ -175,7 +175,7 @@ def _ask(question: _Question, tell: Callable[[int], None]) -> Floats:
 
 
 def _read_trained(model: Answerer, task: str, data: str | None) -> list[Hashes]:
-    """Return the fingerprints of the rows that each member was trained on, rising."""
+    """Return the sorted fingerprints of the rows that each member was trained on."""
     assert isinstance(model, Ensemble)
     trained = [
         np.unique(member.load_split("train", data=data, tasks=[task])[task].fingerprints)
@@ -183,14 +183,14 @@ def _read_trained(model: Answerer, task: str, data: str | None) -> list[Hashes]:
     ]
     if all(np.array_equal(trained[0], other) for other in trained[1:]):
         raise RecipeError(
-            f"all members of {model.folder} were trained on the same rows of {task!r}, so none has "
-            "unseen ones; train them with ensemble.folds"
+            f"all members of {model.folder} were trained on the same rows of {task!r}, so no row "
+            "is unseen; train the members with ensemble.folds"
         )
     return trained
 
 
 def _mean_unseen(each: Sequence[Floats], rows: Dataset, trained_on: Sequence[Hashes]) -> Floats:
-    """Return what those say of a row in the mean to whom it is new; all, where it is to none."""
+    """Return each row's mean prediction of members not trained on it; of all, if none is left."""
     is_new = np.stack([~is_among(rows.fingerprints, known) for known in trained_on])
     is_new |= ~is_new.any(axis=0)
     answers = np.stack(each)  # [members, rows], and of classes and labels [..., theirs]
@@ -202,7 +202,7 @@ def _mean_unseen(each: Sequence[Floats], rows: Dataset, trained_on: Sequence[Has
 def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], kind: StageKind) -> _Teacher:
     """Find a run or an ensemble that has these tasks, without loading its models.
 
-    Unless asked for, a calibration is no part of who teaches: it may come and go.
+    Its calibration is part of its identity only if calibrated predictions are requested.
     """
     runs, known = read_outlines(folder)
     wanted = {name: outline(spec) for name, spec in tasks.items()}
@@ -213,7 +213,7 @@ def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], kind: StageKind) -
             if key != "threshold" and known[name].get(key) != value:
                 raise RunError(
                     f"task {name!r} has {key} {known[name].get(key)!r} in {folder}, but {value!r} "
-                    "here; a teacher's tasks mean the same"
+                    "here; the tasks of teacher and student must agree"
                 )
     how = {"how": read_how(folder)} if is_ensemble(folder) else {}
     members = [
@@ -223,22 +223,24 @@ def open_teacher(folder: Path, tasks: Mapping[str, TaskSpec], kind: StageKind) -
     if not kind.calibrated:
         return _Teacher(folder, members, None)
     scaled = _read_scaled(folder, unseen=kind.unseen)
-    members = [member | {"calibration": told} for member, told in zip(members, scaled, strict=True)]
+    members = [
+        member | {"calibration": scales} for member, scales in zip(members, scaled, strict=True)
+    ]
     return _Teacher(folder, members, scaled)
 
 
 def _read_scaled(folder: Path, *, unseen: bool) -> list[str]:
-    """Return hashes of what scales the answers of each member; refuse what is not calibrated.
+    """Return the hashes of each member's calibration; raise RunError if one is missing.
 
-    Where members answer for themselves, what all together are scaled by has no part in it.
+    With `unseen`, members predict separately, so the ensemble's own calibration is not included.
     """
     members, own = read_calibrations(folder, together=not unseen)
     if not own and not all(members):
         command = f"plait calibrate {quote(str(folder))}{' --left-out' if len(members) > 1 else ''}"
-        which = "not all members of it are" if any(members) else "it is not"
+        which = "not all of its members are" if any(members) else "it is not"
         raise RunError(
-            f"{folder} cannot teach as calibrated, since {which}; `{command}` does it, or leave "
-            "`calibrated` out"
+            f"the teacher {folder} must be calibrated, but {which}: run `{command}`, or remove "
+            "`calibrated` from the recipe"
         )
     return _hash_scalings(members, own)
 
@@ -246,6 +248,6 @@ def _read_scaled(folder: Path, *, unseen: bool) -> list[str]:
 def _hash_scalings(
     members: Sequence[Mapping[str, Scaling]], own: Mapping[str, Scaling]
 ) -> list[str]:
-    """Return a hash of what scales each member's answers, and those of all together."""
-    told = [[plain_scalings(member), plain_scalings(own)] for member in members]
-    return [hashlib.sha256(json.dumps(t, sort_keys=True).encode()).hexdigest() for t in told]
+    """Return a hash of each member's scalings with those of the ensemble."""
+    contents = [[plain_scalings(member), plain_scalings(own)] for member in members]
+    return [hashlib.sha256(json.dumps(t, sort_keys=True).encode()).hexdigest() for t in contents]

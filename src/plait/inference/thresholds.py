@@ -1,4 +1,4 @@
-"""How sure an answer must be to be given: a wanted accuracy becomes a confidence threshold."""
+"""Choose a confidence threshold with which the remaining predictions reach an accuracy."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ if TYPE_CHECKING:
     from plait.inference.intervals import Floats
 
 CERTAINTY = 0.95
-"""How certain the lower bound of an accuracy is."""
+"""Confidence level of the lower bound of an accuracy."""
 STEPS = 20
-"""Thresholds that are tried, each with as many more of the rows."""
+"""Number of thresholds that are tested, at equal steps of answered rows."""
 LEAST_ROWS = 20
-"""Rows that the first of them has, where there are so many."""
+"""Rows that the first threshold answers, if there are enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """How sure an answer must be to be given, and what came of that where it was chosen."""
+    """A confidence threshold, and its effect on the rows it was chosen on."""
 
     value: float
-    """Answers less confident than this are for review."""
+    """Predictions with a lower confidence are marked for review."""
     accuracy: float
-    """Of the rows that are answered."""
+    """Accuracy on the answered rows."""
     bound: float
-    """What that accuracy is at least, with a certainty of 95%."""
+    """Lower bound of that accuracy, with a confidence of 95%."""
     num_answered: int
     num_rows: int
 
     @property
     def share(self) -> float:
-        """Part of the rows that are answered."""
+        """Share of the rows that are answered."""
         return self.num_answered / self.num_rows
 
 
 def choose_threshold(confidences: ArrayLike, right: ArrayLike, accuracy: float) -> Threshold:
-    """Return the smallest threshold down to which the answered rows are accurate enough.
+    """Return the smallest threshold with which the answered rows reach an accuracy.
 
-    Enough is a lower bound of their accuracy (`wilson_bound`), not the accuracy itself, so that
-    a few rows that happen to be right do not count for much. The best of many thresholds would
-    often be a lucky one, and its bound would promise too much. So they are tried in an order that
-    no label has a say in, from the surest rows down, and the first that fails ends it: a promise
-    is false only where the first test that ought to fail does not (Maurer et al., 1995).
+    The lower bound of their accuracy (`wilson_bound`) must reach it, not the accuracy itself, so
+    that a few rows that are right by chance are not enough. Choosing the best of many thresholds
+    would make the bound too optimistic. Therefore thresholds are tested in a fixed order, from the
+    most confident rows down, until the first one fails: the error rate of the whole sequence is
+    that of a single test (Maurer et al., 1995).
     """
     if not 0 < accuracy < 1:
-        raise UsageError(f"an accuracy lies between 0 and 1, and {accuracy:g} does not")
+        raise UsageError(f"the accuracy must be between 0 and 1, not {accuracy:g}")
     sure, hits = np.asarray(confidences, dtype=np.float64), np.asarray(right, dtype=bool)
     if not len(sure):
-        raise UsageError("a threshold needs labelled rows to be chosen on, and there are none")
+        raise UsageError("a threshold cannot be chosen without labelled rows")
     order = np.argsort(-sure, kind="stable")
     sure, hits = sure[order], hits[order]
     answered = _tried(sure, accuracy)
@@ -65,10 +65,10 @@ def choose_threshold(confidences: ArrayLike, right: ArrayLike, accuracy: float) 
     passed = int(np.logical_and.accumulate(bounds >= accuracy).sum())
     if not passed:
         raise UsageError(
-            f"no threshold makes an accuracy of {accuracy:g} certain on {len(sure):,} rows: of "
-            f"the {answered[0]:,} surest, down to {sure[answered[0] - 1]:.4f}, {num_right[0]:,} "
-            f"are right, which is at least {bounds[0]:.3f} with a certainty of {CERTAINTY:.0%}; "
-            "ask for less, or bring more rows"
+            f"no threshold reaches an accuracy of {accuracy:g} on {len(sure):,} rows: of the "
+            f"{answered[0]:,} most confident, down to {sure[answered[0] - 1]:.4f}, "
+            f"{num_right[0]:,} are right ({CERTAINTY:.0%} lower bound {bounds[0]:.3f}); lower the "
+            "accuracy, or add rows"
         )
     last = passed - 1
     return Threshold(
@@ -81,21 +81,21 @@ def choose_threshold(confidences: ArrayLike, right: ArrayLike, accuracy: float) 
 
 
 def _tried(sure: Floats, accuracy: float) -> NDArray[np.int64]:
-    """Return how many of the rows, surest first, each threshold to be tried answers.
+    """Return the number of rows that each tested threshold answers, most confident first.
 
-    The first has rows enough to pass with one of them wrong, where there are so many: otherwise
-    a single mistake would end it.
+    The first threshold has enough rows to pass with one error, if possible: otherwise a single
+    error would end the search.
     """
     num_rows = len(sure)
     sizes = np.arange(1, num_rows + 1)
     enough = int((wilson_bound(sizes - 1, sizes, CERTAINTY) < accuracy).sum()) + 1
     counts = -(-num_rows * np.arange(1, STEPS + 1) // STEPS)
     counts = counts[counts >= min(max(enough, LEAST_ROWS), num_rows)]
-    # Equally confident rows are answered together.
+    # Rows with equal confidence are answered together.
     return np.unique(np.searchsorted(-sure, -sure[counts - 1], side="right"))
 
 
 def refuse_threshold(value: float) -> None:
-    """Refuse a threshold given by hand that is none."""
+    """Raise UsageError for a threshold that is not a probability."""
     if not (math.isfinite(value) and 0 <= value <= 1):
-        raise UsageError(f"a threshold is a probability from 0 to 1, and {value:g} is not")
+        raise UsageError(f"a threshold must be a probability from 0 to 1, not {value:g}")

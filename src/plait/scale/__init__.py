@@ -1,10 +1,11 @@
-"""Where many runs, or many rows, are worked on: processes of this machine, or a Ray cluster.
+"""Run many jobs at once: in processes of this machine, or on a Ray cluster.
 
-A crew takes jobs and gives back what they say. `processes` is one of this machine, `remote` one
-of a cluster; `answering` answers files there. Ray is imported by whoever asks for it, not before.
+A worker pool takes jobs and returns their messages. `processes` is the pool of this machine,
+`remote` the pool of a Ray cluster; `answering` predicts files on a cluster. Ray is imported only
+where it is used.
 """
 
-from plait.scale.crew import Crew, Message, Tell
+from plait.scale.pool import Message, Tell, WorkerPool
 from plait.scale.request import Engine, Jobs
 
-__all__ = ["Crew", "Engine", "Jobs", "Message", "Tell"]
+__all__ = ["Engine", "Jobs", "Message", "Tell", "WorkerPool"]

@@ -1,8 +1,8 @@
-"""Parts of files are read and answered on a Ray cluster, as a stream of Ray Data's.
+"""Predict files on a Ray cluster, with Ray Data.
 
-Readers cut files into parts; workers, each with the model, answer parts and write them. What goes
-on to here is a note of each part that is written. A part whose worker dies is answered by
-another, into the same file; no more parts are read than workers can take.
+Readers split files into parts. Workers, each with a copy of the model, predict the parts and write
+them. This process receives an entry for each written part. If a worker dies, another one predicts
+its part into the same file. Readers do not read ahead of the workers.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from plait.scale.request import Engine
 
 BLOCK_BYTES = 1 << 20
-"""What readers hand on at a time: about one part."""
+"""Size of a block that readers pass on: about one part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Which model answers, for whoever loads it elsewhere."""
+    """The model to load on the workers."""
 
     run: Path
     device: str
@@ -56,18 +56,18 @@ class Source:
 
 
 def answer_on_ray(source: Source, engine: Engine) -> AnswerParts:
-    """Return what answers parts on a cluster."""
+    """Return a function that predicts parts on a cluster."""
 
     def answer(plan: Plan, todo: Todo) -> Generator[dict[str, Any]]:
         placed = replace(plan, out=plan.out.absolute())
         own = replace(source, run=source.run.absolute())
         with connected(engine) as cluster:
             share = cluster.choose_share(engine, gpu=source.device != "cpu")
-            # That the folder is the same one everywhere, its manifest shows.
+            # Each node checks that it sees the manifest, so that all write to the same folder.
             around = describe_surroundings((own.run, placed.out / MANIFEST), share)
             places = cluster.count_places(share)
             try:
-                # Ray ends a stream that is left early with questions to the cluster, so before it.
+                # Ray asks the cluster when it ends an unfinished stream: close the stream first.
                 with closing(_stream(placed, todo, own, around, share, places)) as rows:
                     for row in rows:
                         if row["error"]:
@@ -84,7 +84,7 @@ def answer_on_ray(source: Source, engine: Engine) -> AnswerParts:
 def _stream(
     plan: Plan, todo: Todo, source: Source, around: Surroundings, share: Share, num_places: int
 ) -> Generator[dict[str, Any]]:
-    """Begin the stream; give a row for each part that is written."""
+    """Start the stream, which yields a row for each written part."""
     data: Any = importlib.import_module("ray.data")
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what matters is raised
     context = data.DataContext.get_current().copy()
@@ -113,12 +113,12 @@ def _stream(
         yield from answered.iter_rows()
 
 
-# What is wrong on purpose goes down the stream like the rest: Ray would wrap what is raised, in
-# ways that change, and end parts that are under way.
+# Expected errors are returned in the stream: Ray would wrap a raised one, differently from version
+# to version, and stop the parts in progress.
 
 
 def _read(batch: Any, plan: Plan, around: Surroundings) -> Iterator[Any]:
-    """Cut a file into parts, a row of the stream for each."""
+    """Split a file into parts, one row of the stream each."""
     file, done = batch["file"][0].as_py(), json.loads(batch["done"][0].as_py())
     try:
         _enter(replace(around, paths=(plan.files[file],)))
@@ -129,7 +129,7 @@ def _read(batch: Any, plan: Plan, around: Surroundings) -> Iterator[Any]:
 
 
 def _answer(batch: Any, plan: Plan, source: Source, around: Surroundings) -> Any:
-    """Answer a part; what goes on is its note."""
+    """Predict a part; return its manifest entry."""
     if error := batch["error"][0].as_py():
         return _row(note="", error=error)
     try:
@@ -143,7 +143,7 @@ def _answer(batch: Any, plan: Plan, source: Source, around: Surroundings) -> Any
 
 
 def _row(*, error: bytes = b"", **columns: str | bytes) -> Any:
-    """Make a row of the stream."""
+    """Return a row of the stream."""
     kinds = {str: pa.string(), bytes: pa.large_binary()}
     cells: dict[str, str | bytes] = {**columns, "error": error}
     return pa.table({name: pa.array([cell], kinds[type(cell)]) for name, cell in cells.items()})
@@ -155,12 +155,12 @@ def _enter(around: Surroundings) -> None:
 
 
 def _refuse_deadly(place: Path) -> None:
-    """Give up a part that has killed its workers, which Ray would try again for ever."""
+    """Stop if a part has killed its workers several times; Ray would retry it forever."""
     left = list(place.parent.glob(f".{place.name}.*"))  # what each had begun to write
     if len(left) > MOST_LOSSES:
         raise RunError(
-            f"{place.name} was begun {len(left)} times, and each worker was lost, perhaps for lack "
-            "of memory: run fewer workers at once, for example with --jobs ray,cpus=4"
+            f"{place.name} was started {len(left)} times, and its worker was lost each time, "
+            "possibly out of memory: run fewer workers at once, for example with --jobs ray,cpus=4"
         )
 
 
@@ -170,11 +170,11 @@ def _load(source: Source) -> Answerer:
 
 
 def _explain(error: Exception) -> RunError:
-    """Say in a sentence what nobody expected."""
+    """Return an unexpected error as a RunError with one sentence."""
     said = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = RunError(
-        f"the workers could not go on ({type(error).__name__}: {said[-1] if said else ''}); what "
-        "is answered is kept, and --resume goes on"
+    explained = RunError(
+        f"the workers failed ({type(error).__name__}: {said[-1] if said else ''}); finished parts "
+        "are kept: continue with --resume"
     )
-    told.add_note(str(error))  # of which a worker's traceback is part
-    return told
+    explained.add_note(str(error))  # of which a worker's traceback is part
+    return explained

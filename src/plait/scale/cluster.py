@@ -1,4 +1,4 @@
-"""A Ray cluster to work on: one that is started here for the time being, or one at an address."""
+"""Connect to a Ray cluster: a temporary one on this machine, or one at an address."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from plait.scale.request import Engine
 
 STORE_BYTES = 512 << 20
-"""Memory for what workers of a Ray of ours hand each other; what is more goes to disk."""
+"""Size of the object store of a Ray that plait starts; more data goes to disk."""
 
 PATIENCE_S = 5.0
-"""Seconds that an address may take to answer."""
+"""Seconds to wait for a connection to an address."""
 
 MISSING = "--jobs ray needs Ray (pip install 'plait[ray]')"
 
@@ -44,13 +44,13 @@ LOOPBACK = {
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What each run, or each worker that answers, has of a cluster."""
+    """CPUs and GPUs of each run, or of each worker that predicts."""
 
     cpus: float
     gpus: float
 
     def options(self) -> dict[str, float]:
-        """Return it as Ray takes it."""
+        """Return them as options of a Ray task."""
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
 
 
@@ -61,10 +61,13 @@ class Cluster:
     ray: Any
     """The module."""
     nodes: tuple[dict[str, float], ...]
-    """What each node has."""
+    """The resources of each node."""
 
     def choose_share(self, engine: Engine, *, gpu: bool = True) -> Share:
-        """Give a run what was asked for, which some node must have; or a GPU if it uses one."""
+        """Return the requested resources of a run; by default 1 CPU, and 1 GPU if it uses one.
+
+        Raises UsageError if no node has them.
+        """
         has_gpu = gpu and any(node.get("GPU", 0) for node in self.nodes)
         gpus = engine.gpus if engine.gpus is not None else float(has_gpu)
         share = Share(engine.cpus if engine.cpus is not None else 1.0, gpus)
@@ -76,12 +79,12 @@ class Cluster:
         return share
 
     def count_places(self, share: Share) -> int:
-        """Count the runs that the nodes have room for at once."""
+        """Return how many runs fit on the nodes at once."""
 
         def fit(node: dict[str, float]) -> int:
             places = node.get("CPU", 0) / share.cpus
             if share.gpus:
-                # A run's part is of one GPU: three with 0.4 of two GPUs do not fit.
+                # A share below 1 is of a single GPU: 3 runs with 0.4 GPUs do not fit on 2 GPUs.
                 on_each = 1 / share.gpus if share.gpus <= 1 else node.get("GPU", 0) / share.gpus
                 gpus = node.get("GPU", 0) if share.gpus <= 1 else 1
                 places = min(places, gpus * int(on_each + 1e-6))
@@ -91,14 +94,14 @@ class Cluster:
 
 
 def prepare() -> None:
-    """Say in the environment how a Ray of this machine keeps to itself."""
+    """Set the environment variables with which a local Ray is closed to other users."""
     os.environ.update(LOOPBACK)
     if AUTH_MODE not in os.environ:  # other users of this machine are on loopback, too
         os.environ.update({AUTH_MODE: "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
 
 
 def import_ray() -> Any:
-    """Import Ray, or say what to install."""
+    """Import Ray; raise UsageError with the package to install if it is missing."""
     try:
         return importlib.import_module("ray")
     except ImportError as error:
@@ -106,7 +109,7 @@ def import_ray() -> Any:
 
 
 def check_engine(engine: Engine) -> None:
-    """Refuse one that cannot be had, before anything slow begins; Ray is not imported yet."""
+    """Raise UsageError if the engine is not available; this does not import Ray."""
     if not engine.is_ray:
         return
     if importlib.util.find_spec("ray") is None:
@@ -117,9 +120,9 @@ def check_engine(engine: Engine) -> None:
 
 @contextmanager
 def connected(engine: Engine) -> Iterator[Cluster]:
-    """Connect to a cluster, or start one on this machine, for the time of this context.
+    """Connect to a cluster, or start one on this machine; a context manager.
 
-    One that this process is connected to already is used as it is, and left so.
+    An existing connection of this process is used and stays open.
     """
     os.environ.update(QUIET)
     if engine.address is None and "ray" not in sys.modules:  # it reads them when it is imported
@@ -131,7 +134,7 @@ def connected(engine: Engine) -> Iterator[Cluster]:
     folder = None
     try:
         if engine.address is None:
-            # Ray's sockets lie in it, whose names must be short.
+            # Ray puts its sockets there, and their paths must be short.
             folder = tempfile.mkdtemp(prefix="plait-", dir="/tmp" if os.name == "posix" else None)
             _start(ray, folder)
         else:
@@ -155,26 +158,26 @@ def _start(ray: Any, folder: str) -> None:
             _temp_dir=folder,
         )
     except Exception as error:
-        raise UsageError(f"Ray could not be started here: {first_line(error)}") from error
+        raise UsageError(f"Ray could not be started: {first_line(error)}") from error
 
 
 def _join(ray: Any, address: str) -> None:
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
-        advice = "start one with `ray start --head`, and plait on one of its nodes"
+        advice = "start a cluster with `ray start --head`, and plait on one of its nodes"
         if isinstance(error.__cause__, ray.exceptions.AuthenticationError):
             advice = (
-                f"it asks for its token: set {AUTH_MODE}=token, and RAY_AUTH_TOKEN or "
+                f"the cluster requires a token: set {AUTH_MODE}=token, and RAY_AUTH_TOKEN or "
                 "RAY_AUTH_TOKEN_PATH as on its nodes"
             )
         raise UsageError(
-            f"ray:{address}: no Ray cluster can be joined there: {first_line(error)}; {advice}"
+            f"ray:{address}: cannot join a Ray cluster there: {first_line(error)}; {advice}"
         ) from error
 
 
 def _knock(address: str) -> None:
-    """Refuse an address where nobody listens, which Ray would try for minutes."""
+    """Raise UsageError if no server listens at an address; Ray would retry for minutes."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
@@ -185,7 +188,7 @@ def _knock(address: str) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
-            f"ray:{address}: nothing answers there ({reason}); start Ray on its node with "
+            f"ray:{address}: cannot connect ({reason}); start Ray on that node with "
             "`ray start --head`"
         ) from error
 
@@ -196,16 +199,16 @@ def _look(ray: Any) -> Cluster:
 
 
 def describe_host() -> str:
-    """Name this machine for a sentence."""
+    """Return the name of this machine for messages."""
     return socket.gethostname()
 
 
 def find_missing(paths: tuple[Path, ...]) -> str | None:
-    """Say in a sentence which of the paths is not seen on this machine, or return None."""
+    """Return a sentence about the first path that this machine does not have, or None."""
     for path in paths:
         if not path.exists():
             return (
-                f"the node {describe_host()} does not see {path}, which the job needs; put it on "
-                "a file system that all nodes share, under the same path"
+                f"node {describe_host()} has no {path}, which the job needs; put it on a file "
+                "system that all nodes share, under the same path"
             )
     return None

@@ -1,4 +1,4 @@
-"""A team of several processes, by torch.distributed."""
+"""Train with several processes, connected by torch.distributed."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from plait.types import Batch
 
 PATIENCE = timedelta(minutes=10)
-"""How long a worker waits for the others' part of an update."""
+"""Time limit for the other workers' part of an update."""
 LONG_PATIENCE = timedelta(days=1)
-"""How long it waits for what one of them does alone, such as reading data or asking a teacher."""
+"""Time limit for work that one worker does alone, such as reading data."""
 
 
 class Workers(Team):
-    """Processes that torch.distributed has introduced to each other, one device each."""
+    """A team of processes with one device each, connected by torch.distributed."""
 
     def __init__(self, local_rank: int, local_size: int):
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.local_rank, self.local_size = local_rank, local_size
-        # On the CPU and apart from what trains: agreeing never waits for a device.
+        # A separate group on the CPU, so that messages never wait for a device.
         self._talk = dist.new_group(backend="gloo", timeout=LONG_PATIENCE)
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def leave(self) -> None:
-        """Part from the others, and wait for the threads that carried what was said.
+        """Leave the group and wait for its communication threads.
 
-        Such a thread still holds the tensors of its last message for a moment. Were Python gone by
-        then, it would take the process with it; and it lives as long as its group is known here.
+        Such a thread holds the tensors of its last message for a moment, and lives as long as this
+        object has its group. If Python ended first, the process would crash.
         """
         del self._talk
         dist.destroy_process_group()
@@ -51,8 +51,8 @@ class Workers(Team):
     ) -> Tensor:
         """Return the loss of the whole batch.
 
-        Any loss may set rows of a batch against each other, so it is given everyone's outputs.
-        One that says what it `counts` is a mean over that, and is taken of the own rows alone.
+        A loss may compare rows of a batch, so it gets the outputs of all workers. A loss with the
+        attribute `counts` is a mean over that count, so each worker computes it on its own rows.
         """
         assert batch.labels is not None
         assert batch.whole is not None
@@ -66,22 +66,22 @@ class Workers(Team):
         return loss(self.gather(wide, batch.whole), self.gather(batch.labels, batch.whole))
 
     def mean(self, term: Tensor, batch: Batch) -> Tensor:
-        """Return the mean over the whole batch of what is a mean over this worker's examples."""
+        """Return the mean over the whole batch, given the mean over this worker's examples."""
         assert batch.whole is not None
         share = self.counts(batch.whole)[self.rank] / batch.whole
         return _mean(term, torch.full_like(term, share), self.size)
 
     def gather(self, own: Tensor, num_examples: int) -> Tensor:
-        """Return everyone's rows in the order of the whole batch, with their gradient.
+        """Return the rows of all workers in the order of the whole batch, with their gradient.
 
-        Where an example has several rows, they come in blocks: all first ones, all second ones.
+        If an example has several rows, they are in blocks: all first rows, then all second rows.
         """
         counts = self.counts(num_examples)
         gathered: Tensor = _Gather.apply(own, counts, self.rank)  # type: ignore[no-untyped-call]
         return gathered
 
     def reduce(self, gradients: Tensor) -> None:
-        """Turn each worker's gradients into their mean, in place."""
+        """Replace each worker's gradients with the mean over all workers, in place."""
         if gradients.numel():
             dist.all_reduce(gradients)
             gradients.div_(self.size)
@@ -93,27 +93,27 @@ class Workers(Team):
     # --- randomness ---
 
     def seed(self, seed: int) -> None:
-        """Begin an update: each worker drops out its own, and all draw the rest alike."""
+        """Seed an update: dropout differs between workers, all other draws are equal."""
         for generator in self._generators.values():
             generator.manual_seed(seed)
         own = np.random.SeedSequence((seed, self.rank)).generate_state(1, np.uint64)[0]
         seed_devices(int(own) >> 1)
 
     def generator(self, device: torch.device) -> torch.Generator:
-        """Return a generator that draws the same for everyone."""
+        """Return a generator that draws the same numbers on all workers."""
         return self._generators.setdefault(device, torch.Generator(device))
 
     # --- agreement ---
 
     def lead(self, make: Callable[[], Made]) -> Made:
-        """Return what the leader makes, who alone is asked."""
+        """Return the result of `make`, which only the leader calls."""
         held: list[Any] = [make() if self.leads else None]
         dist.broadcast_object_list(held, src=0, group=self._talk)
         made: Made = held[0]
         return made
 
     def spread(self, read: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
-        """Return the tensors that the leader reads, on the CPU."""
+        """Return the tensors that only the leader reads, on the CPU."""
         tensors: Mapping[str, Tensor] = read() if self.leads else {}
         shapes = self.lead(lambda: {name: (t.shape, t.dtype) for name, t in tensors.items()})
         found = {}
@@ -124,20 +124,20 @@ class Workers(Team):
         return found
 
     def any(self, flag: bool) -> bool:
-        """Say whether anyone says yes."""
-        told = torch.tensor([flag], dtype=torch.int32)
-        dist.all_reduce(told, group=self._talk)
-        return bool(told.item())
+        """Return whether the flag of any worker is True."""
+        tensor = torch.tensor([flag], dtype=torch.int32)
+        dist.all_reduce(tensor, group=self._talk)
+        return bool(tensor.item())
 
     def each(self, value: Made) -> list[Made]:
-        """Return everyone's value, by rank."""
+        """Return the values of all workers, by rank."""
         held: list[Any] = [None] * self.size
         dist.all_gather_object(held, value, group=self._talk)
         return held
 
     @contextmanager
     def one_by_host(self) -> Iterator[None]:
-        """Let one process of each host go first."""
+        """Let one process of each host run first; the others wait."""
         if self.local_rank:
             dist.barrier(group=self._talk)
         yield
@@ -145,8 +145,8 @@ class Workers(Team):
             dist.barrier(group=self._talk)
 
     def lost(self, error: BaseException) -> bool:
-        """Say whether an error means that another worker is gone."""
-        # Torch has a class for some of them; the sockets' own are plain RuntimeErrors.
+        """Return whether an error means that another worker is gone."""
+        # Torch has a class for some of these errors; those of sockets are plain RuntimeErrors.
         return isinstance(error, dist.DistError) or (
             isinstance(error, RuntimeError)
             and any(word in str(error) for word in ("gloo", "NCCL", "Connection", "peer"))
@@ -154,12 +154,12 @@ class Workers(Team):
 
 
 class _Gather(torch.autograd.Function):
-    """Everyone's rows, as one batch; backwards, the own rows' part of a loss that all computed."""
+    """Gather the rows of all workers; backward, return the gradient of the worker's own rows."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, counts: list[int], rank: int) -> Tensor:
         mine, most = counts[rank], max(counts)
-        blocks = len(own) // max(mine, 1)  # one that takes no part has a guest
+        blocks = len(own) // max(mine, 1)  # a worker without examples has a placeholder row
         rest = own.shape[1:]
         ctx.place = (counts, rank, own.shape, blocks)
         sent = own.new_zeros(blocks, most, *rest)
@@ -187,7 +187,7 @@ def _mean(value: Tensor, share: Tensor, size: int) -> Tensor:
 
 
 class _Mean(torch.autograd.Function):
-    """The sum of everyone's share of a value; backwards, the own share."""
+    """Sum the weighted values of all workers; backward, multiply by the own weight."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, share: Tensor, size: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""How processes that were started together become a team, and how they end together."""
+"""Connect the processes that torchrun started, and end them together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from plait.scale.group import Workers
 
-TOLD = "plait/told"
-"""Key of the team's store that counts who has spoken of an error."""
+REPORTED = "plait/reported"
+"""Key in the team's store: the number of workers that have reported an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a launcher such as torchrun says of a process in its environment."""
+    """The environment variables that a launcher such as torchrun sets for a process."""
 
     local_rank: int
     local_size: int
@@ -30,13 +30,13 @@ class Launch:
 
     @property
     def words(self) -> list[str]:
-        """How plait was started, as far as it can be told."""
+        """The command that started plait, as far as it is known."""
         hosts = ["--nnodes", str(self.num_hosts)] if self.num_hosts > 1 else []
         return ["torchrun", *hosts, "--nproc-per-node", str(self.local_size), "-m", "plait"]
 
 
 def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
-    """Return what torchrun says; None where nobody started several processes."""
+    """Return torchrun's settings; None if plait was started as a single process."""
     wanted = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     if any(name not in environment for name in wanted) or environment["WORLD_SIZE"] == "1":
         return None
@@ -49,19 +49,19 @@ def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
 
 @contextmanager
 def joined(launch: Launch) -> Iterator[Workers]:
-    """Form the team of a launch; what ends one ends all, with one of them telling why."""
+    """Connect the team of a launch. An error in one process ends all; one of them reports it."""
     import torch
     import torch.distributed as dist
 
     from plait.scale.group import PATIENCE, Workers
 
     if not dist.is_available():
-        raise UsageError("this build of torch has no torch.distributed: start one process")
+        raise UsageError("this build of torch has no torch.distributed: start a single process")
     backend = "gloo"
     if torch.cuda.is_available() and launch.local_size <= torch.cuda.device_count():
         torch.cuda.set_device(launch.local_rank)
         backend = "cpu:gloo,cuda:nccl"
-    # Read later, it would keep the group for good as a default of its functions (see `leave`).
+    # Imported later, it would hold the group as a default argument forever (see `leave`).
     import torch.distributed.nn
 
     dist.init_process_group(backend, timeout=PATIENCE)
@@ -74,7 +74,7 @@ def joined(launch: Launch) -> Iterator[Workers]:
         raise ToldElsewhereError(Interrupted("stopped")) from error
     except PlaitError as error:
         speaks = _speaks_first()
-        if backend == "gloo":  # NCCL would wait here for workers that are gone
+        if backend == "gloo":  # NCCL would wait for workers that are gone
             team.leave()
         if not speaks:
             raise ToldElsewhereError(error) from error
@@ -84,17 +84,17 @@ def joined(launch: Launch) -> Iterator[Workers]:
 
 
 def _speaks_first() -> bool:
-    """Say whether no other worker has told of an error yet; and if so, be the one who does.
+    """Return whether this worker is the first to report an error.
 
-    Whoever ends by an error has been here before its connections break, so that those who notice
-    come later.
+    A worker that fails calls this before its connections break, so workers that fail because of
+    the broken connections come later.
     """
     import torch.distributed as dist
 
-    # A launcher ends the others as soon as one is gone; they have something to say first.
+    # A launcher ends the others as soon as one has ended: let them print their message first.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
-    with suppress(RuntimeError):  # the store may be gone with the process that held it
-        return bool(dist.distributed_c10d._get_default_store().add(TOLD, 1) == 1)
+    with suppress(RuntimeError):  # the process that holds the store may be gone
+        return bool(dist.distributed_c10d._get_default_store().add(REPORTED, 1) == 1)
     return True

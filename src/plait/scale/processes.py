@@ -1,4 +1,4 @@
-"""Jobs become processes of this machine, each at the end of a pipe."""
+"""A worker pool of processes on this machine, connected by pipes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, cast
 
-from plait.scale.crew import ANYTHING, LOST, Crew, Ending, UnheardError, perform
+from plait.scale.pool import ANYTHING, LOST, Ending, UnheardError, WorkerPool, perform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
     from multiprocessing.process import BaseProcess
 
-    from plait.scale.crew import Message, Needs, Work
+    from plait.scale.pool import Message, Needs, Work
 
 GRACE_S = 20.0
-"""Seconds that a job has to save itself once its crew was killed."""
+"""Seconds that a job has to save its state after its pool was killed."""
 
 
-class ProcessCrew(Crew):
-    """A process for each job."""
+class ProcessPool(WorkerPool):
+    """A pool with one process per job."""
 
     def __init__(self, num_places: int, note: Callable[[str], None]):
         super().__init__(note)
@@ -36,25 +36,25 @@ class ProcessCrew(Crew):
         self._active: dict[str, tuple[Connection, BaseProcess]] = {}
         self._unanswered: dict[str, Message] = {}
         self._again: list[tuple[str, Message, bool]] = []
-        """Messages that will be heard a second time."""
+        """Messages that `hear` returns a second time."""
 
     def names(self) -> list[str]:
-        """Return the jobs under way."""
+        """Return the names of the running jobs."""
         return list(self._active)
 
     def start(self, name: str, work: Work, job: Any, needs: Needs = ANYTHING) -> None:  # noqa: ARG002
-        """Begin a job's process; what it needs is all here."""
+        """Start a job's process; `needs` is ignored, as all files are on this machine."""
         here, there = self._context.Pipe()
-        # The environment as it is now: processes are started by one that may be older.
+        # Pass the current environment: the process that starts others may have an older one.
         settings = dict(os.environ), self.num_places
         process = self._context.Process(target=_serve, args=(there, work, job, *settings))
         with _undisturbed():
             process.start()
             self._active[name] = here, process
-            there.close()  # as long as it is open here, nobody hears that the process is gone
+            there.close()  # while it is open here, the end of the process is not detected
 
     def hear(self) -> list[tuple[str, Message, bool]]:
-        """Wait until processes have something to say."""
+        """Wait for messages."""
         if self._again:
             again, self._again = self._again, []
             return again
@@ -75,30 +75,30 @@ class ProcessCrew(Crew):
         return heard
 
     def _receive(self, name: str, line: Connection) -> Message | Ending:
-        with _undisturbed():  # half a message would be none
+        with _undisturbed():  # a message must be read completely
             said: Message | Ending = line.recv()
             if not isinstance(said, Ending):
                 self._unanswered[name] = said
         return said
 
     def answer(self, name: str, value: Any) -> None:
-        """Answer a process, which may be gone by now."""
+        """Reply to a process, which may have ended."""
         with suppress(OSError):
             self._active[name][0].send(value)
         self._unanswered.pop(name, None)
 
     def stop(self) -> None:
-        """Send every process a polite kill.
+        """Send SIGTERM to every process.
 
-        One that waits for an answer cannot end before it has it. A Ctrl-C may have come between, so
-        that what it said is heard once more.
+        A process that waits for a reply cannot end before it has the reply. Ctrl-C may have
+        interrupted that reply, so `hear` returns its message again.
         """
         for _, process in self._active.values():
             process.terminate()
         self._again = [(name, message, False) for name, message in self._unanswered.items()]
 
     def close(self) -> None:
-        """Kill what is left."""
+        """Kill all running processes."""
         for name in self.names():
             self._active[name][1].kill()
             self._drop(name)
@@ -113,28 +113,28 @@ class ProcessCrew(Crew):
 
 def _describe_end(code: int | None) -> str:
     if code == -9:  # SIGKILL, which Windows has not
-        return "its process was killed, as it is where a machine runs out of memory"
-    return f"its process ended without a word (exit code {code})"
+        return "its process was killed, possibly because the machine ran out of memory"
+    return f"its process ended without a message (exit code {code})"
 
 
 def _find_context() -> SpawnContext | ForkServerContext:
-    """Choose how processes start: from one that has torch imported and has done nothing else.
+    """Return the start method: a fork server that has imported torch, where available.
 
-    It is started here.
+    This starts the fork server.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    # The second is what the first optimizer would import, and half of a short trial's time.
+    # The first optimizer imports the second module; that takes half the time of a short trial.
     context.set_forkserver_preload(["plait.training.runs", "torch._dynamo"])
-    # A Ctrl-C at the terminal would end it as it imports them, with a traceback.
-    resource_tracker.ensure_running()  # which unblocks signals, and would be next
+    # Ctrl-C during the imports would end it with a traceback.
+    resource_tracker.ensure_running()  # now, because starting it unblocks signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    first = context.Process(target=_do_nothing)  # while a wait for the imports can be interrupted
+    first = context.Process(target=_do_nothing)  # waiting for the imports can be interrupted
     first.start()
     first.join()
     return context
@@ -146,8 +146,8 @@ def _do_nothing() -> None:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let a Ctrl-C or a polite kill wait until this is over."""
-    if threading.current_thread() is not threading.main_thread():  # where none is heard
+    """Delay SIGINT and SIGTERM until the end of this context."""
+    if threading.current_thread() is not threading.main_thread():  # it gets no signals
         yield
         return
     heard: list[int] = []
@@ -168,12 +168,12 @@ def _undisturbed() -> Iterator[None]:
 def _serve(
     connection: Connection, work: Work, job: Any, environment: dict[str, str], num_places: int
 ) -> None:
-    """Do a job in a process of its own."""
+    """Run a job in this new process."""
     os.environ.clear()
     os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has the crew says when to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process decides when to stop
     with suppress(OSError):  # there may be neither
-        os.dup2(2, 1)  # standard output is the crew's own, for results
+        os.dup2(2, 1)  # standard output belongs to the pool's process, for results
     _end_with_parent()
     _share_threads(num_places)
 
@@ -185,13 +185,13 @@ def _serve(
             raise UnheardError from error
 
     ending = perform(work, tell, job)
-    with suppress(OSError):  # nobody may be there to hear it; the folder has it all
+    with suppress(OSError):  # the parent may be gone; the run folder has everything
         connection.send(ending)
     connection.close()
 
 
 def _share_threads(num_places: int) -> None:
-    """Take this job's part of the machine's threads, unless the user has said how many."""
+    """Set this job's share of the machine's threads, unless OMP_NUM_THREADS is set."""
     if "OMP_NUM_THREADS" in os.environ:
         return
     import torch
@@ -200,9 +200,9 @@ def _share_threads(num_places: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Save and stop where the parent is killed, as on a polite kill of this process.
+    """Save and stop if the parent process ends, as on SIGTERM.
 
-    The pipe to the parent ends with it, however it ends.
+    The pipe to the parent closes when the parent ends, for any reason.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -212,6 +212,6 @@ def _end_with_parent() -> None:
         wait([parent.sentinel])
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(GRACE_S)
-        os._exit(1)  # what was saved last stands
+        os._exit(1)  # the last checkpoint remains
 
     threading.Thread(target=watch, daemon=True).start()

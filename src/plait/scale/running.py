@@ -1,4 +1,4 @@
-"""Recipes become runs wherever a crew's workers are, as many at once as it has places."""
+"""Train several runs at once in a worker pool."""
 
 from __future__ import annotations
 
@@ -13,74 +13,74 @@ from plait.config import flatten
 from plait.data import find_root, sample_root
 from plait.errors import DataError, Interrupted, ResourceError, RunError, WorkerLostError
 from plait.inference.folders import RunFolder, take_lock
-from plait.scale.crew import ANYTHING, DONE, LOST, SPENT, Needs
+from plait.scale.pool import ANYTHING, DONE, LOST, SPENT, Needs
 from plait.training.listeners import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from plait.config import RunConfig
-    from plait.scale.crew import Crew, Message, Tell
+    from plait.scale.pool import Message, Tell, WorkerPool
     from plait.training.loop import StepRecord
 
 PATIENCE_S = 120.0
-"""Seconds that an update and a checkpoint after it may take."""
+"""Time limit in seconds for an update and its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs to be trained, and what they have in common."""
+    """Runs to train, and their common settings."""
 
     wanted: Mapping[str, tuple[RunConfig, Path]]
-    """Recipe and folder of each."""
+    """Recipe and folder of each run, by name."""
     data: str | None
     command: str
-    """What the user would go on with."""
+    """The command that continues the runs."""
 
     def unfinished(self) -> list[str]:
-        """Name those that have no scores yet."""
+        """Return the names of the runs without scores."""
         found = self.wanted.items()
         return [name for name, (_, out) in found if not RunFolder(out).scores.exists()]
 
     def use_gpu(self) -> bool:
-        """Say whether any of them works on a GPU where there is one."""
+        """Return whether any run uses a GPU if there is one."""
         return any(config.device != "cpu" for config, _ in self.wanted.values())
 
     def folder(self) -> Path:
-        """Return the folder that all of theirs are below."""
+        """Return the common parent of all run folders."""
         return Path(os.path.commonpath([out.absolute().parent for _, out in self.wanted.values()]))
 
 
 def train_runs(
     runs: Runs,
-    crew: Crew,
+    pool: WorkerPool,
     *,
     hear: Callable[[str], None] = lambda _: None,
     note: Callable[[str], None] = lambda _: None,
     watch: Callable[[str, Place], None] = lambda *_: None,
     failed: dict[str, str] | None = None,
 ) -> None:
-    """Train runs into their folders, all places of a crew busy; finished ones stay as they are.
+    """Train the unfinished runs in a pool.
 
-    `hear` is called with the name of each that is done, `note` with sentences on the way, `watch`
-    now and then with a run's name and how far it is. One that fails ends the others, which save
-    what they have; or, where there is a table of the `failed`, goes into it with the reason, and
-    the others go on. So does Ctrl-C end them; a second one at once.
+    `hear` is called with the name of each finished run, `note` with messages, `watch` regularly
+    with a run's name and progress. A failed run stops the others, which save their state; but if
+    `failed` is given, the error is stored there by name and the others continue. Ctrl-C also stops
+    the runs, a second Ctrl-C immediately.
     """
     try:
         try:
-            _work_off(runs, crew, hear, note, watch, failed)
+            _work_off(runs, pool, hear, note, watch, failed)
         finally:
-            _stop(crew)
+            _stop(pool)
     except KeyboardInterrupt:
         begun = any(out.exists() for _, out in runs.wanted.values())
-        told = f"go on with: {runs.command}" if begun else "nothing was written"
-        raise Interrupted(f"stopped; {told}") from None
+        advice = f"continue with: {runs.command}" if begun else "nothing was written"
+        raise Interrupted(f"stopped; {advice}") from None
 
 
 def _work_off(
     runs: Runs,
-    crew: Crew,
+    pool: WorkerPool,
     hear: Callable[[str], None],
     note: Callable[[str], None],
     watch: Callable[[str, Place], None],
@@ -93,46 +93,46 @@ def _work_off(
             hear(name)
     if waiting:
         count = f"{len(waiting)} run{'s' * (len(waiting) > 1)}"
-        at_once = min(len(waiting), crew.num_places)
+        at_once = min(len(waiting), pool.num_places)
         note(f"training {count}, {at_once} at once: {', '.join(waiting)}")
     done = len(wanted) - len(waiting)
-    while waiting or crew.names():
-        while waiting and len(crew.names()) < crew.num_places:
+    while waiting or pool.names():
+        while waiting and len(pool.names()) < pool.num_places:
             name = waiting.pop(0)
             config, out = wanted[name]
             job = RunJob(config, out.absolute(), runs.data, runs.command)
             needs = ANYTHING
-            with suppress(DataError):  # that its data is not here is for the run to say
+            with suppress(DataError):  # the run itself reports missing data
                 needs = find_needs([config], runs.data)
-            crew.start(name, train_run, job, needs)
-        for name, (word, *reason), is_last in crew.hear():
+            pool.start(name, train_run, job, needs)
+        for name, (word, *reason), is_last in pool.hear():
             if not is_last:
-                crew.answer(name, None)
+                pool.answer(name, None)
                 watch(name, *reason)
                 continue
             done += 1
             if word == DONE:
-                note(f"{name} is done, {done} of {len(wanted)}")
+                note(f"{name} is finished ({done} of {len(wanted)})")
                 hear(name)
             elif failed is not None:
                 failed[name] = reason[0]
                 note(f"{name} failed: {reason[0]}")
             elif word == LOST:
-                raise WorkerLostError(f"{name}: {reason[0]}; go on with: {runs.command}")
+                raise WorkerLostError(f"{name}: {reason[0]}; continue with: {runs.command}")
             elif word == SPENT:
                 raise ResourceError(f"{name}: {reason[0]}")
             else:
                 raise RunError(f"{name}: {reason[0]}")
 
 
-def _stop(crew: Crew) -> None:
-    """Wait until what is under way has saved itself."""
-    with suppress(KeyboardInterrupt):  # a second one leaves it to whoever closes the crew
-        crew.stop()
-        while crew.names():
-            for name, _, is_last in crew.hear():
-                if not is_last:  # a run that waits for an answer cannot end
-                    crew.answer(name, None)
+def _stop(pool: WorkerPool) -> None:
+    """Stop all running jobs and wait until they have saved their state."""
+    with suppress(KeyboardInterrupt):  # after a second one, closing the pool ends the jobs
+        pool.stop()
+        while pool.names():
+            for name, _, is_last in pool.hear():
+                if not is_last:  # a run that waits for a reply cannot end
+                    pool.answer(name, None)
 
 
 # --- where a run is trained --------------------------------------------------------------
@@ -140,53 +140,53 @@ def _stop(crew: Crew) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """One run to be trained."""
+    """One run to train."""
 
     config: RunConfig
     folder: Path
     data: str | None
     command: str
     tell_after: float = 20.0
-    """Seconds until it tells again how far it is."""
+    """Seconds between two progress messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a run is."""
+    """The progress of a run."""
 
     stage: str
     step: int
     num_steps: int
     """Of the stage."""
     seconds_left: float
-    """Until the stage ends, if it goes on as in this sitting."""
+    """Estimated time until the stage ends, from the speed since the last start."""
 
 
 class Teller(Listener):
-    """Tells how far a run is, now and then, to whoever waits for several."""
+    """Sends a run's progress to the process that trains several runs."""
 
     def __init__(self, tell: Tell, after: float):
         self._tell, self._after = tell, after
-        self._told = time.monotonic()
+        self._reported = time.monotonic()
         self._stage = ""
         self._first = 0
-        """The stage's first update of this sitting."""
-        self._began = self._told
+        """The stage's first update since the last start."""
+        self._began = self._reported
 
     def step(self, record: StepRecord) -> None:
-        """Tell where it has been a while."""
+        """Send the progress if the interval has passed."""
         now = time.monotonic()
         if record.stage != self._stage:
             self._stage, self._first, self._began = record.stage, record.step, now
-        elif now - self._told >= self._after:
-            self._told = now
+        elif now - self._reported >= self._after:
+            self._reported = now
             pace = (now - self._began) / (record.step - self._first)
             left = pace * (record.num_steps - record.step)
             self._tell(("under way", Place(record.stage, record.step, record.num_steps, left)))
 
 
 def train_run(tell: Tell, job: RunJob) -> Message:
-    """Train a run, or go on with it."""
+    """Train a run, or resume it."""
     from plait.training.runs import train
 
     wait_until_free(RunFolder(job.folder))
@@ -202,7 +202,7 @@ def train_run(tell: Tell, job: RunJob) -> Message:
 
 
 def find_needs(configs: Sequence[RunConfig], data: str | None) -> Needs:
-    """Return what runs of some recipes need: the places of this machine that they read, a GPU."""
+    """Return what runs of some recipes need: the paths that they read, and whether a GPU."""
     found: set[Path] = set()
     for config in configs:
         root = find_root(config.data, data)
@@ -215,7 +215,7 @@ def find_needs(configs: Sequence[RunConfig], data: str | None) -> Needs:
 
 
 def wait_until_free(folder: RunFolder) -> None:
-    """Wait until the process of a worker that was lost has saved its run and is gone."""
+    """Wait until the process of a lost worker has saved its run and ended."""
     end = time.monotonic() + PATIENCE_S
     while folder.lock.exists():
         with folder.lock.open("a") as file:

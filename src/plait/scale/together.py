@@ -1,8 +1,8 @@
-"""One run, trained by several workers of a Ray cluster at once, by Ray Train.
+"""Train one run with several workers of a Ray cluster, using Ray Train.
 
-Ray starts the workers, introduces them to each other and starts them anew where one is lost; they
-then go on from the run's last checkpoint. What they say on the way goes through a board. What is
-wrong with the recipe or its data is not tried again: it would be wrong again.
+Ray starts and connects the workers. If one is lost, Ray restarts all of them, and they continue
+from the run's last checkpoint. Their messages go through a board, a Ray actor. Errors of the recipe
+or its data are not retried.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from plait.training.loop import StepRecord
 
 SECONDS_A_STEP = 0.25
-"""Between two looks at the board."""
+"""Seconds between two reads of the board."""
 
 Ended = tuple[dict[str, Any] | None, Exception | None]
-"""A run's result, and what went wrong; neither where too many workers were lost."""
+"""A run's result and its error; both are None if too many workers were lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What every worker is asked to do."""
+    """The input of every worker."""
 
     config: RunConfig
     folder: Path
@@ -70,9 +70,9 @@ def train_together(
     command: str = "plait train RECIPE --out RUN --jobs ray --resume",
     listeners: Sequence[Listener] = (),
 ) -> Outcome:
-    """Train a recipe into a folder, by so many workers of a Ray cluster.
+    """Train a recipe into a folder with several workers of a Ray cluster.
 
-    The folder must be seen by all of them under its name: any of them may come to lead.
+    All workers must see the folder under the same path, because each of them may become the leader.
     """
     folder = check_folder(out.absolute(), config, resume=resume, command=command)
     if read_state(folder).finished:
@@ -93,20 +93,20 @@ def train_together(
     if failure is not None:
         raise failure
     if result is None:
-        begun = f"go on from what was saved last with: {command}"
+        begun = f"continue from the last checkpoint with: {command}"
         lost = WorkerLostError(
-            f"Ray gave the run up, whose workers were lost {MOST_LOSSES + 1} times or could not be "
-            f"started; {begun if folder.recipe.exists() else 'nothing was written'}"
+            f"the workers were lost {MOST_LOSSES + 1} times or could not be started; "
+            f"{begun if folder.recipe.exists() else 'nothing was written'}"
         )
         if why is not None:
-            lost.add_note(str(why))  # it may be a mistake of ours
+            lost.add_note(str(why))  # the cause may be a bug in plait
         raise lost from why
     return Outcome(out, result)
 
 
 @contextmanager
 def _storage(folder: Path) -> Iterator[Path]:
-    """Give Ray a place beside the run for its own notes, seen by all nodes as the run is."""
+    """Yield a temporary folder for Ray's files next to the run, which all nodes see."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=".ray-", dir=folder.parent))
     try:
@@ -116,11 +116,11 @@ def _storage(folder: Path) -> Iterator[Path]:
 
 
 def _prepare(share: Share, num_workers: int, storage: Path, asked: dict[str, Any]) -> Any:
-    """Tell Ray Train what to do."""
+    """Return the configured Ray trainer."""
     try:
         from ray.train import FailureConfig, RunConfig, ScalingConfig
         from ray.train.torch import TorchConfig, TorchTrainer
-    except ImportError as error:  # Ray alone does not bring all that its trainer needs
+    except ImportError as error:  # Ray's trainer needs more packages than Ray
         raise UsageError(f"{MISSING}: {error}") from error
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     resources = {"CPU": share.cpus, **({"GPU": share.gpus} if share.gpus else {})}
@@ -147,9 +147,10 @@ def _prepare(share: Share, num_workers: int, storage: Path, asked: dict[str, Any
 def _watch(
     ray: Any, board: Any, trainer: Any, listeners: Sequence[Listener]
 ) -> tuple[Ended, Exception | None]:
-    """Let Ray train, and listeners here hear how; return what is on the board, and Ray's error.
+    """Run Ray's trainer and pass events to listeners; return the board's content and Ray's error.
 
-    The first Ctrl-C lets the workers finish the update at hand and save; the second stops at once.
+    After the first Ctrl-C, the workers finish the current update and save; the second one stops
+    immediately.
     """
 
     troubles: list[Exception] = []
@@ -157,10 +158,10 @@ def _watch(
     def fit() -> None:
         try:
             trainer.fit()
-        except Exception as error:  # what a worker has to tell is on the board
+        except Exception as error:  # the errors of workers are on the board
             troubles.append(error)
 
-    # Not on the main thread, where Ray would answer Ctrl-C itself.
+    # Not in the main thread, where Ray would handle Ctrl-C itself.
     thread = threading.Thread(target=fit, daemon=True)
     thread.start()
     is_stopping = False
@@ -176,8 +177,8 @@ def _watch(
             is_stopping = True
             board.stop.remote()
             for listener in listeners:
-                listener.note("stopping after this update, to save it; once more stops at once")
-        except ray.exceptions.RayError as error:  # the cluster itself is gone
+                listener.note("stopping after this update; press Ctrl-C again to stop immediately")
+        except ray.exceptions.RayError as error:  # the cluster is gone
             return (None, None), error
         if is_last:
             ended: Ended = ray.get(board.read.remote())
@@ -188,7 +189,7 @@ def _watch(
 
 
 def _work(asked: dict[str, Any]) -> None:
-    """Train as one of the workers; what should not be tried again is left on the board."""
+    """Train as one of the workers; errors that should not be retried are posted on the board."""
     import ray
     import ray.train
 
@@ -205,7 +206,7 @@ def _work(asked: dict[str, Any]) -> None:
         folder, resume = RunFolder(order.folder), order.resume
         if leads:
             if ray.get(board.begin.remote()) > 1:
-                relay.note("a worker was lost; all begin again where the run was saved last")
+                relay.note("a worker was lost; all workers continue from the last checkpoint")
                 resume = folder.recipe.exists()
             wait_until_free(folder)
         result = train(
@@ -219,7 +220,7 @@ def _work(asked: dict[str, Any]) -> None:
         ).result
     except WorkerLostError:
         raise
-    except Interrupted as error:  # all are, after the same update
+    except Interrupted as error:  # all workers stop after the same update
         ray.get(board.fail.remote(error))
         return
     except Exception as error:
@@ -230,50 +231,50 @@ def _work(asked: dict[str, Any]) -> None:
 
 
 def _describe(error: Exception) -> Exception:
-    """Return a mistake of plait's or a plugin's so that it can travel, its traceback as a note."""
+    """Return an unexpected error in a form that can be pickled, with its traceback as a note."""
     described = RuntimeError(f"a worker raised {error!r}")
     described.add_note(traceback.format_exc())
     return described
 
 
 def _make_team(context: Any, board: Any) -> Team:
-    """Return who trains: one worker is what a process of its own is, whoever started it."""
+    """Return the team of the workers; a single worker needs no communication."""
     if context.get_world_size() == 1:
         return RayAlone(board)
     return RayWorkers(context.get_local_rank(), context.get_local_world_size(), board)
 
 
 class RayAlone(Team):
-    """One worker, who stops when whoever started it says so."""
+    """A single worker, which stops when the board says so."""
 
     def __init__(self, board: Any):
         self._bell = _Bell(board)
 
     def any(self, flag: bool) -> bool:
-        """Say whether it wants to stop, or somebody at the board does."""
+        """Return whether the flag is set or the board asks to stop."""
         return flag or self._bell.rings()
 
 
 class RayWorkers(Workers):
-    """Workers who stop when whoever started them says so."""
+    """Several workers, which stop when the board says so."""
 
     def __init__(self, local_rank: int, local_size: int, board: Any):
         super().__init__(local_rank, local_size)
         self._bell = _Bell(board)
 
     def any(self, flag: bool) -> bool:
-        """Say whether a worker wants to stop, or somebody at the board does."""
+        """Return whether the flag of a worker is set or the board asks to stop."""
         return super().any(flag or (self.leads and self._bell.rings()))
 
 
 class _Bell:
-    """Asks the board now and then whether to stop."""
+    """Asks the board at intervals whether to stop."""
 
     def __init__(self, board: Any):
         self._board, self._last, self._has_rung = board, 0.0, False
 
     def rings(self) -> bool:
-        """Say whether somebody wants an end."""
+        """Return whether the board asks to stop."""
         if time.monotonic() - self._last > SECONDS_A_STEP:
             self._last = time.monotonic()
             self._has_rung = import_ray().get(self._board.is_stopping.remote())
@@ -281,7 +282,7 @@ class _Bell:
 
 
 class Relay(Listener):
-    """Passes on to the board what a run says."""
+    """Posts the events of a run on the board."""
 
     def __init__(self, board: Any):
         self._board, self._last = board, 0.0
@@ -341,7 +342,7 @@ def _bare(record: StepRecord) -> StepRecord:
 
 
 class _Board:
-    """What workers leave for whoever started them."""
+    """A Ray actor through which workers send events, errors and the result."""
 
     def __init__(self) -> None:
         self.posts: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
@@ -351,16 +352,16 @@ class _Board:
         self.is_asked_to_stop = False
 
     async def begin(self) -> int:
-        """Count the times that workers were started."""
+        """Return how many times the workers were started."""
         self.num_begun += 1
         return self.num_begun
 
     async def post(self, event: str, args: tuple[Any, ...]) -> None:
-        """Leave what a listener should hear."""
+        """Add an event for the listeners."""
         await self.posts.put((event, args))
 
     async def take(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """Return what is there, after a little while at most."""
+        """Return the events so far; wait a moment if the list is empty."""
         found = []
         with suppress(asyncio.TimeoutError):
             found.append(await asyncio.wait_for(self.posts.get(), SECONDS_A_STEP))
@@ -369,25 +370,25 @@ class _Board:
         return found
 
     async def stop(self) -> None:
-        """Ask the workers to save and end."""
+        """Ask the workers to save and stop."""
         self.is_asked_to_stop = True
 
     async def is_stopping(self) -> bool:
-        """Say whether they are asked to."""
+        """Return whether the workers should stop."""
         return self.is_asked_to_stop
 
     async def fail(self, error: Exception) -> None:
-        """Leave what is wrong; the first to say so is heard."""
+        """Store an error; only the first one is kept."""
         self.failure = self.failure or error
 
     async def finish(self, result: dict[str, Any]) -> None:
-        """Leave the run's result."""
+        """Store the run's result."""
         self.result = result
 
     async def is_over(self) -> bool:
-        """Say whether there is nothing left to try."""
+        """Return whether there is a result or an error."""
         return self.failure is not None or self.result is not None
 
     async def read(self) -> Ended:
-        """Return the result, and what went wrong."""
+        """Return the result and the error."""
         return self.result, self.failure

@@ -66,9 +66,9 @@ MANY = 30
     ("given", "more", "verdict"),
     [
         (("stay", LEAST - 1, 0.0, (0, 0)), {}, ("not judged", "too few texts (9)")),
-        (("stay", MANY, 0.0, (0, 0.04)), {}, ("no effect", "changes at most 5% of answers")),
-        (("stay", MANY, 0.2, (0.1, 0.3)), {}, ("effect", "changes more than 5% of answers")),
-        (("stay", MANY, 0.05, (0.01, 0.1)), {}, ("unclear", "changes 1% to 10% of answers")),
+        (("stay", MANY, 0.0, (0, 0.04)), {}, ("no effect", "changes at most 5% of predictions")),
+        (("stay", MANY, 0.2, (0.1, 0.3)), {}, ("effect", "changes more than 5% of predictions")),
+        (("stay", MANY, 0.05, (0.01, 0.1)), {}, ("unclear", "changes 1% to 10% of predictions")),
         (
             ("move", MANY, 0.25, (0.2, 0.4)),
             {},
@@ -87,12 +87,12 @@ MANY = 30
         (
             ("agree", MANY, 0.2, (0.1, 0.3)),
             {},
-            ("effect", "20% of equal texts get another answer than most (10% to 30%)"),
+            ("effect", "20% of equal pairs get another prediction than most (10% to 30%)"),
         ),
         (
             ("stay", MANY, 0.5, (0.4, 0.6)),
             {"neutral": {"farther_interval": [0.01, 0.1]}},
-            ("effect", "moves answers more than a neutral swap"),
+            ("effect", "changes predictions more than a neutral swap"),
         ),
         (
             ("stay", MANY, 0.5, (0.4, 0.6)),

@@ -187,7 +187,7 @@ def test_columns_of_0_and_1_are_labels_of_one_task(tmp_path):
     assert (task.kind.name, task.label, task.id) == ("labels", ("joy", "fear"), "id")
     assert rows_of(config, "felt", "dev")[0][1] in ([0, 1], [1, 0])
     text = (tmp_path / "mine" / "recipe.toml").read_text()
-    assert "# Note: columns of 0 and 1 are taken for the labels of one task" in text
+    assert "# Note: columns with only 0 and 1 are used as the labels of one" in text
     assert '"joy",  # 30 rows' in text
     assert draft_task([path], label=["fear"]).config.kind.name == "binary"
     assert draft_task([path], label=["fear, joy"]).config.label == ("fear", "joy")
@@ -260,8 +260,8 @@ TWO = "text,label\nsome words here,{}\nother words here,{}\n"
         ("a.json", "[]", "a JSON file must have an object per line: jq -c '.[]' "),
         ("a.jsonl", '[{"text": "a b c", "label": "x"}]\n', "no line is a JSON object"),
         ("a.jsonl", '{"doc": {"text": "a"}, "label": "x"}\n{"doc": {"text": "b"}, "label": "y"}\n',
-         "column 'doc' holds objects, which are not read"),
-        ("a-dev.csv", TWO.format("x", "y"), "is not for training by its name"),
+         "column 'doc' holds objects, which are not supported"),
+        ("a-dev.csv", TWO.format("x", "y"), "says another split"),
     ],
 )  # fmt: skip
 def test_files_that_are_refused(name, content, sentence, tmp_path):

@@ -127,12 +127,12 @@ def test_a_stopped_job_answers_only_what_is_missing(model, plan, tmp_path, num_p
 
 def test_another_job_does_not_go_on_here(model, plan, tmp_path):
     answer_folder(model, plan())
-    with pytest.raises(RunError, match="exists already and is not overwritten; go on"):
+    with pytest.raises(RunError, match="exists already and is not overwritten; continue"):
         answer_folder(model, plan())
-    with pytest.raises(RunError, match="was begun with other probabilities"):
+    with pytest.raises(RunError, match="was started with other probabilities"):
         answer_folder(model, plan(probabilities=True), resume=True)
     write(tmp_path / "rows" / "a.csv", make_rows("a")[:-1])
-    with pytest.raises(RunError, match="was begun with another input"):
+    with pytest.raises(RunError, match="was started with another input"):
         answer_folder(model, plan(), resume=True)
 
 
@@ -141,7 +141,7 @@ def test_going_on_needs_something_that_was_begun(model, plan, tmp_path):
         answer_folder(model, plan(), resume=True)
     answer_folder(model, plan())
     next((tmp_path / "out").glob("part-*")).unlink()
-    with pytest.raises(RunError, match="noted to be done and is not there"):
+    with pytest.raises(RunError, match="is missing; put it back"):
         answer_folder(model, plan(), resume=True)
     (tmp_path / "out" / "_manifest.jsonl").write_text("nonsense\n")
     with pytest.raises(RunError, match="is damaged"):
@@ -159,15 +159,15 @@ def test_a_bad_row_is_named_and_what_came_before_is_kept(model, plan, tmp_path):
 def test_files_that_do_not_belong_together_are_refused(model, plan, tmp_path):
     plan()
     write(tmp_path / "rows" / "d.csv", [{"other": "x", "text": "the film ."}])
-    with pytest.raises(DataError, match=r"d\.csv: the columns are not those of rows/a\.csv"):
+    with pytest.raises(DataError, match=r"d\.csv: the columns differ from those of rows/a\.csv"):
         plan()
     write(tmp_path / "rows" / "d.csv", [{"key": "k", "text": "t", "input_row": 1}])
     with pytest.raises(DataError, match="has a column 'input_row'"):
         make_plan(model, [tmp_path / "rows" / "d.csv"], tmp_path / "out", tasks=["mood"])
-    with pytest.raises(UsageError, match="no file is called"):
+    with pytest.raises(UsageError, match="no file matches"):
         find_files("rows/*.txt")
     files = [tmp_path / "rows" / "a.csv", tmp_path / "rows" / "a.tsv"]
-    with pytest.raises(UsageError, match="is not of the format"):
+    with pytest.raises(UsageError, match="have different formats"):
         make_plan(model, files, tmp_path / "out", tasks=["mood"])
 
 

@@ -124,7 +124,7 @@ def test_a_column_called_as_the_task_is_kept(model, tmp_path):
     assert names[4:] == [f"predicted_mood{end}" for end in ("", "_label", "_confidence")]
     taken = [{**rows[0], "predicted_mood": "x"}]
     with pytest.raises(
-        UsageError, match="would need a column 'predicted_mood', which the file has"
+        UsageError, match="need a column 'predicted_mood', which the file already has"
     ):
         model.predict_file(write(tmp_path / "y.csv", taken), tmp_path / "y.jsonl", tasks=["mood"])
 
@@ -172,7 +172,7 @@ def test_what_was_stopped_goes_on_to_the_same_bytes(model, tmp_path, ending, aft
     with pytest.raises(Interrupted) as caught:
         model.predict_file(path, out, review=review, progress=Stop(after), **options)
     assert str(caught.value) == (
-        f"stopped; {8 * after} of 43 rows are kept. Go on with: the same call and resume=True"
+        f"stopped; {8 * after} of 43 rows are kept. Continue with: the same call and resume=True"
     )
     assert not out.exists()
     part = tmp_path / f"out.{ending}.part"
@@ -196,15 +196,13 @@ def begun(model, tmp_path):
 
 def test_only_the_same_goes_on(model, begun, tiny_run, tmp_path):
     path, out = begun
-    with pytest.raises(
-        RunError, match=r"out\.csv\.part is there from a prediction that was stopped"
-    ):
+    with pytest.raises(RunError, match=r"out\.csv\.part is from an interrupted prediction"):
         model.predict_file(path, out, tasks=["mood"])
-    with pytest.raises(RunError, match=r"begun with other tasks \(mood: .*0\.5"):
+    with pytest.raises(RunError, match=r"started with other tasks \(mood: .*0\.5"):
         model.predict_file(path, out, tasks=["mood"], threshold=0.5, resume=True)
-    with pytest.raises(RunError, match=r"begun with other tasks \(mood, now same\)"):
+    with pytest.raises(RunError, match=r"started with other tasks \(mood, now same\)"):
         model.predict_file(path, out, tasks=["same"], resume=True)
-    with pytest.raises(RunError, match=r"begun with other probabilities \(false, now true\)"):
+    with pytest.raises(RunError, match=r"started with other probabilities \(false, now true\)"):
         model.predict_file(path, out, tasks=["mood"], probabilities=True, resume=True)
     other = tmp_path / "run"
     shutil.copytree(tiny_run, other)
@@ -244,7 +242,7 @@ def test_a_threshold_chosen_on_dev(model):
     assert chosen.accuracy == pytest.approx(scores.primary["mood"])
     with pytest.raises(UsageError, match="kind 'score'"):
         model.choose_threshold("near", 0.5)
-    with pytest.raises(UsageError, match="names no test files for mood"):
+    with pytest.raises(UsageError, match="has no test files for mood"):
         model.choose_threshold("mood", 0.5, "test")
 
 
@@ -258,12 +256,12 @@ def test_a_threshold_chosen_on_dev(model):
         ("out.txt", {}, r"out\.txt should end in \.csv, \.tsv, \.jsonl or \.parquet"),
         ("no/out.csv", {}, "there is no folder"),
         ("there.csv", {}, "exists already and is not overwritten"),
-        ("out.csv", {"review": "r.csv"}, "a file for review needs a threshold"),
+        ("out.csv", {"review": "r.csv"}, "a review file needs a threshold"),
         ("out.csv", {"review": "out.csv", "threshold": 0.5}, r"out\.csv is named twice"),
-        ("out.csv", {"threshold": 1.5}, "a threshold is a probability"),
-        ("out.csv", {"text": ["a", "b"]}, "takes 1 text columns, not 2"),
+        ("out.csv", {"threshold": 1.5}, "a threshold must be a probability"),
+        ("out.csv", {"text": ["a", "b"]}, "needs 1 text columns, got 2"),
         ("out.csv", {"tasks": ["mod"]}, "did you mean 'mood'"),
-        ("out.csv", {"tasks": None}, "say which task"),
+        ("out.csv", {"tasks": None}, "name the task with --task"),
     ],
 )
 def test_mistakes(model, tmp_path, monkeypatch, out, options, told):

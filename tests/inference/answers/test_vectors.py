@@ -85,7 +85,7 @@ def test_what_was_stopped_goes_on_to_the_same_bytes(model, rows, tmp_path, endin
     with pytest.raises(Interrupted, match="10 of 23 rows are kept"):
         model.embed_file(rows, out, progress=stop)
     assert not out.exists()
-    with pytest.raises(RunError, match="go on with --resume"):
+    with pytest.raises(RunError, match="continue with --resume"):
         model.embed_file(rows, out)
     with pytest.raises(RunError, match="normalize: false, now true"):
         model.embed_file(rows, out, normalize=True, resume=True)

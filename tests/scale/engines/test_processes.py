@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from plait.scale.processes import ProcessCrew, _share_threads, _undisturbed
+from plait.scale.processes import ProcessPool, _share_threads, _undisturbed
 
 
 def add(tell, numbers):
@@ -56,49 +56,49 @@ def _ctrl_c():
 
 
 @pytest.fixture
-def crew(notes):
-    crew = ProcessCrew(2, notes.append)
-    yield crew
-    crew.close()
+def pool(notes):
+    pool = ProcessPool(2, notes.append)
+    yield pool
+    pool.close()
 
 
-def hear_last(crew):
+def hear_last(pool):
     """Answer everything with 10 until a job is over."""
     while True:
-        for name, message, is_last in crew.hear():
+        for name, message, is_last in pool.hear():
             if is_last:
                 return name, message
-            crew.answer(name, 10)
+            pool.answer(name, 10)
 
 
-def test_jobs_are_answered_and_say_what_came_of_them(crew):
-    crew.start("one", add, [1, 2])
-    crew.start("two", add, [5])
-    assert dict([hear_last(crew), hear_last(crew)]) == {"one": ("done", 13), "two": ("done", 15)}
-    assert crew.names() == []
+def test_jobs_are_answered_and_say_what_came_of_them(pool):
+    pool.start("one", add, [1, 2])
+    pool.start("two", add, [5])
+    assert dict([hear_last(pool), hear_last(pool)]) == {"one": ("done", 13), "two": ("done", 15)}
+    assert pool.names() == []
 
 
-def test_a_process_that_is_gone_is_told_with_its_exit_code(crew):
-    crew.start("gone", vanish, 7)
-    name, message = hear_last(crew)
+def test_a_process_that_is_gone_is_told_with_its_exit_code(pool):
+    pool.start("gone", vanish, 7)
+    name, message = hear_last(pool)
     assert (name, message[0]) == ("gone", "lost")
     assert "exit code 7" in message[1]
 
 
 @pytest.mark.usefixtures("_ctrl_c")
-def test_a_process_that_a_ctrl_c_saw_start_is_heard_to_end(crew):
+def test_a_process_that_a_ctrl_c_saw_start_is_heard_to_end(pool):
     with pytest.raises(KeyboardInterrupt) as caught:
-        crew.start("gone", vanish, Interrupting())
-    assert wait([crew._active["gone"][0]], 20), "its end is not heard"
-    assert "exit code 7" in hear_last(crew)[1][1]
+        pool.start("gone", vanish, Interrupting())
+    assert wait([pool._active["gone"][0]], 20), "its end is not heard"
+    assert "exit code 7" in hear_last(pool)[1][1]
     assert caught.value.__traceback__ is not None  # where what was open then would still be
 
 
-def test_what_nobody_foresaw_is_told_with_its_traceback(crew, notes):
-    crew.start("bad", divide, 0)
-    assert hear_last(crew) == ("bad", ("failed", "ZeroDivisionError: division by zero"))
+def test_what_nobody_foresaw_is_told_with_its_traceback(pool, notes):
+    pool.start("bad", divide, 0)
+    assert hear_last(pool) == ("bad", ("failed", "ZeroDivisionError: division by zero"))
     (note,) = notes
-    assert note.startswith("bad met an error that nobody foresaw:\nTraceback (most recent")
+    assert note.startswith("unexpected error in bad:\nTraceback (most recent")
     assert "in divide" in note
 
 
@@ -134,14 +134,14 @@ def interrupt_before(act):
 PARENT = """
 import sys
 from test_processes import say_pid
-from plait.scale.processes import ProcessCrew
+from plait.scale.processes import ProcessPool
 
 if __name__ == "__main__":
-    crew = ProcessCrew(1, print)
-    crew.start("child", say_pid, None)
-    ((_, message, _),) = crew.hear()
+    pool = ProcessPool(1, print)
+    pool.start("child", say_pid, None)
+    ((_, message, _),) = pool.hear()
     print(message[0], flush=True)
-    crew.hear()
+    pool.hear()
 """
 
 

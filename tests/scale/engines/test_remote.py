@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from plait.scale import Engine
-from plait.scale.crew import Needs
-from plait.scale.remote import RayCrew
+from plait.scale.pool import Needs
+from plait.scale.remote import RayPool
 
 
 def add(tell, numbers):
@@ -43,57 +43,57 @@ def notes():
 
 
 @pytest.fixture
-def crew(cluster, tmp_path, notes):
+def pool(cluster, tmp_path, notes):
     # Workers cannot import this file, so they are handed what is in it.
     cluster.ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    crew = RayCrew(cluster, Engine("ray", gpus=0), 2, tmp_path / "out", notes.append)
-    yield crew
-    crew.close()
+    pool = RayPool(cluster, Engine("ray", gpus=0), 2, tmp_path / "out", notes.append)
+    yield pool
+    pool.close()
     cluster.ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
     assert list((tmp_path / "out").iterdir()) == []  # its mark is gone
 
 
-def hear_last(crew):
+def hear_last(pool):
     """Answer everything with 10 until a job is over."""
     while True:
-        for name, message, is_last in crew.hear():
+        for name, message, is_last in pool.hear():
             if is_last:
                 return name, message
-            crew.answer(name, 10)
+            pool.answer(name, 10)
 
 
 @pytest.mark.nightly
-def test_jobs_are_answered_and_say_what_came_of_them(crew):
-    crew.start("one", add, [1, 2])
-    crew.start("two", add, [5])
-    assert dict([hear_last(crew), hear_last(crew)]) == {"one": ("done", 13), "two": ("done", 15)}
-    assert crew.names() == []
+def test_jobs_are_answered_and_say_what_came_of_them(pool):
+    pool.start("one", add, [1, 2])
+    pool.start("two", add, [5])
+    assert dict([hear_last(pool), hear_last(pool)]) == {"one": ("done", 13), "two": ("done", 15)}
+    assert pool.names() == []
 
 
 @pytest.mark.nightly
-def test_a_lost_worker_is_told_of_and_its_job_tried_again(crew, tmp_path, notes):
+def test_a_lost_worker_is_told_of_and_its_job_tried_again(pool, tmp_path, notes):
     (tmp_path / "left").write_text("1")
-    crew.start("unlucky", kill_itself_at_first, str(tmp_path / "left"))
-    assert hear_last(crew) == ("unlucky", ("done", 0))
+    pool.start("unlucky", kill_itself_at_first, str(tmp_path / "left"))
+    assert hear_last(pool) == ("unlucky", ("done", 0))
     [note] = notes
     assert note.startswith("unlucky: its worker was lost")
 
 
 @pytest.mark.nightly
-def test_a_node_that_does_not_see_the_data_refuses_the_job(crew, tmp_path):
-    crew.start("blind", add, [1], Needs(paths=(tmp_path / "elsewhere",)))
-    name, message = hear_last(crew)
+def test_a_node_that_does_not_see_the_data_refuses_the_job(pool, tmp_path):
+    pool.start("blind", add, [1], Needs(paths=(tmp_path / "elsewhere",)))
+    name, message = hear_last(pool)
     assert (name, message[0]) == ("blind", "failed")
-    assert f"does not see {tmp_path / 'elsewhere'}" in message[1]
+    assert f"has no {tmp_path / 'elsewhere'}" in message[1]
 
 
 @pytest.mark.nightly
-def test_a_job_that_uses_no_gpu_waits_for_none(cluster, crew, tmp_path):
-    """There are GPUs as far as the crew knows, but one that is asked for would never be free."""
+def test_a_job_that_uses_no_gpu_waits_for_none(cluster, pool, tmp_path):
+    """There are GPUs as far as the pool knows, but one that is asked for would never be free."""
     believing = replace(cluster, nodes=({"CPU": 2.0, "GPU": 1.0},))
     folder = tmp_path / "believing"
-    on_cpu = RayCrew(believing, Engine("ray"), None, folder, print, gpu=False)
-    on_gpu = RayCrew(believing, Engine("ray"), None, folder, print)
+    on_cpu = RayPool(believing, Engine("ray"), None, folder, print, gpu=False)
+    on_gpu = RayPool(believing, Engine("ray"), None, folder, print)
     assert (on_cpu.num_places, on_gpu.num_places) == (2, 1)
     on_gpu.start("waiting", fail, str(tmp_path / "waiting"))
     on_cpu.start("working", fail, str(tmp_path / "working"), Needs(gpu=False))

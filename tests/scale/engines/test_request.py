@@ -68,8 +68,8 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("127.0.0.1:1", "nothing answers there"),
-        ("nowhere.invalid:6379", "nothing answers there"),
+        ("127.0.0.1:1", "cannot connect"),
+        ("nowhere.invalid:6379", "cannot connect"),
         ("head", "should be ray:HOST:PORT"),
         ("head:port", "should be ray:HOST:PORT"),
     ],

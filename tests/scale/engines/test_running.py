@@ -15,8 +15,8 @@ import plait
 from plait.config import read_recipe
 from plait.errors import DiskFullError, Interrupted, ResourceError, RunError
 from plait.scale import Engine
-from plait.scale.hiring import hired
-from plait.scale.processes import ProcessCrew
+from plait.scale.factory import open_pool
+from plait.scale.processes import ProcessPool
 from plait.scale.running import (
     Place,
     RunJob,
@@ -51,10 +51,10 @@ def notes():
 
 
 @pytest.fixture
-def crew(notes):
-    crew = ProcessCrew(2, notes.append)
-    yield crew
-    crew.close()
+def pool(notes):
+    pool = ProcessPool(2, notes.append)
+    yield pool
+    pool.close()
 
 
 def wait_until(something):
@@ -69,44 +69,44 @@ def count_updates(run):
     return load_state(path).total_steps if path.exists() else 0
 
 
-def begin(crew, recipe, run):
+def begin(pool, recipe, run):
     """Begin a long run, and wait until it has saved something."""
-    crew.start("long", train_run, RunJob(read_recipe(recipe, LONG), run, None, "again"))
+    pool.start("long", train_run, RunJob(read_recipe(recipe, LONG), run, None, "again"))
     wait_until(lambda: count_updates(run))
 
 
 @pytest.mark.slow
-def test_one_that_fails_ends_the_others(crew, tiny_recipe, tmp_path, notes):
+def test_one_that_fails_ends_the_others(pool, tiny_recipe, tmp_path, notes):
     recipe, long = tiny_recipe(), tmp_path / "long"
-    begin(crew, recipe, long)
+    begin(pool, recipe, long)
     wanted = {"wrong": (read_recipe(recipe, ["device=cuda:7"]), tmp_path / "wrong")}
     with pytest.raises(RunError, match=r"^wrong: device = 'cuda:7' cannot be used here"):
-        train_runs(Runs(wanted, None, "again"), crew, note=notes.append)
-    assert crew.names() == []
+        train_runs(Runs(wanted, None, "again"), pool, note=notes.append)
+    assert pool.names() == []
     assert notes == ["training 1 run, 1 at once: wrong"]
 
 
-def test_a_full_disk_is_told_as_by_a_run_of_its_own(crew, tiny_recipe, tmp_path):
+def test_a_full_disk_is_told_as_by_a_run_of_its_own(pool, tiny_recipe, tmp_path):
     (tmp_path / "full.py").write_text(FULL)
     settings = [f"plugins=['{tmp_path / 'full.py'}']", "listeners=[{name='full'}]"]
     config, out = read_recipe(tiny_recipe(), settings), tmp_path / "out"
     with pytest.raises(DiskFullError) as alone:
         plait.train(config, out)
     with pytest.raises(ResourceError) as among_others:
-        train_runs(Runs({"some": (config, out)}, None, "again"), crew)
+        train_runs(Runs({"some": (config, out)}, None, "again"), pool)
     assert str(among_others.value) == f"some: {alone.value}"
     assert among_others.value.exit_code == alone.value.exit_code == 1
 
 
 @pytest.mark.slow
-def test_a_stop_saves_what_a_ctrl_c_has_reached_before(crew, tiny_recipe, tmp_path):
+def test_a_stop_saves_what_a_ctrl_c_has_reached_before(pool, tiny_recipe, tmp_path):
     """A terminal sends it to all processes at once; being told a second time must not hurt."""
-    begin(crew, tiny_recipe(), tmp_path / "long")
+    begin(pool, tiny_recipe(), tmp_path / "long")
     (process,) = multiprocessing.active_children()
     os.kill(process.pid, signal.SIGINT)
     time.sleep(0.001)
-    crew.stop()
-    ((name, message, is_last),) = crew.hear()
+    pool.stop()
+    ((name, message, is_last),) = pool.hear()
     assert (name, message[0], is_last) == ("long", "stopped", True)
     assert message[1].startswith(f"stopped after {count_updates(tmp_path / 'long'):,} update")
     assert message[1].endswith("Go on with: again")
@@ -128,11 +128,11 @@ def test_a_polite_kill_saves_however_often_it_comes_and_says_how_to_go_on(tiny_r
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.002)
 
-    with hired(Engine(), 1, runs.folder(), print) as crew:
+    with open_pool(Engine(), 1, runs.folder(), print) as pool:
         killer = threading.Thread(target=kill)
         killer.start()
-        with pytest.raises(Interrupted, match=r"^stopped; go on with: plait again$"):
-            train_runs(runs, crew)
+        with pytest.raises(Interrupted, match=r"^stopped; continue with: plait again$"):
+            train_runs(runs, pool)
         killer.join()
     assert count_updates(run)
     assert multiprocessing.active_children() == []
@@ -157,14 +157,14 @@ def test_the_time_left_is_that_of_this_sitting_and_stage(monkeypatch):
     assert told == [Place("first", 120, 200, 80.0), Place("second", 11, 200, 94.5)]
 
 
-def test_a_stop_before_anything_is_written_says_so(crew, tiny_recipe, tmp_path):
+def test_a_stop_before_anything_is_written_says_so(pool, tiny_recipe, tmp_path):
     runs = Runs({"long": (read_recipe(tiny_recipe()), tmp_path / "long")}, None, "plait again")
 
     def interrupt(_):
         raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match=r"^stopped; nothing was written$"):
-        train_runs(runs, crew, note=interrupt)
+        train_runs(runs, pool, note=interrupt)
 
 
 def test_what_runs_need_is_found_in_their_recipes(tiny_recipe, tiny_encoder, tmp_path):

@@ -49,7 +49,7 @@ def test_rays_workers_begin_again_and_come_to_the_same(type_plait, tiny_recipe, 
     done = type_plait("train", recipe, "--out", out, "--jobs", "ray,workers=2", *words(overrides))
     assert done.returncode == 0, done.stderr
     assert mark.exists()
-    assert "note: a worker was lost; all begin again where the run was saved last" in done.stderr
+    assert "note: a worker was lost; all workers continue from the last checkpoint" in done.stderr
     assert "continuing after 6 updates" in done.stderr
     assert "best after 12 of 12 updates" in done.stdout
     for line, other in zip(read_losses(whole), read_losses(out), strict=True):

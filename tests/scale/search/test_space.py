@@ -43,7 +43,7 @@ def write(folder, text):
         ('"train.aggregator" = {values = ["sum", "pcgrid"]}', "no aggregator 'pcgrid'.*'pcgrad'"),
         ('"train.aggregator.bta" = {values = [1]}', "bta is not a setting of aggregator"),
         ('"tasks.mood.loss" = {values = ["mse"]}', "mse"),
-        ('"seed" = {low = 1, high = 9}', "wins by luck"),
+        ('"seed" = {low = 1, high = 9}', "best by chance"),
         ('"select" = {values = ["sum", "mean"]}', "cannot be compared"),
         (
             '"train.schedule" = {values = ["sequential"]}\n'

@@ -11,7 +11,7 @@ import pytest
 from plait.config import read_recipe
 from plait.errors import Interrupted, RunError
 from plait.inference.predictor import Predictor
-from plait.scale.processes import ProcessCrew
+from plait.scale.processes import ProcessPool
 from plait.scale.search import Search, run_search
 from plait.scale.search.study import _Session
 from plait.training.run import train
@@ -111,7 +111,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not(search, error):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "place", [(ProcessCrew, "start"), (_Session, "_hear_figure")], ids=["begun", "asking"]
+    "place", [(ProcessPool, "start"), (_Session, "_hear_figure")], ids=["begun", "asking"]
 )
 def test_a_ctrl_c_waits_for_no_trial_that_nobody_answers(search, monkeypatch, place):
     wanted = search(RANGE, num_trials=2, num_jobs=2)

@@ -1,4 +1,4 @@
-"""Probe a run with changed texts, and report what its answers do."""
+"""Probe a run with changed texts, and report how its predictions change."""
 
 from plait.analysis.audit.card import FILE, Card, Result, audit
 from plait.analysis.audit.probes import builtin, read_probes

@@ -1,6 +1,6 @@
-"""Answer the probes of a run's tasks, and report for each what changed and a verdict.
+"""Predict the probes of a run's tasks, and report the changes and a verdict for each probe.
 
-A verdict says what was measured on the texts of a probe, never that a model is fair or sound.
+A verdict describes the texts of a probe; it never says that a model is fair.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 Level = Literal["effect", "no effect", "unclear", "not judged"]
 
 FILE = "audit.json"
-"""Where a run keeps its card."""
+"""Name of the result's file in the run folder."""
 
 LEAST = 10
-"""Sentences or rows below which a probe says nothing."""
+"""Minimum number of sentences or rows for a verdict."""
 
 TOLERATED = 0.05
-"""Part of the answers that noise, or the order of a pair, may change unremarked."""
+"""Share of predictions that noise, or the order of a pair, may change without an effect."""
 
 NUM_EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A trial with what was answered."""
+    """A trial with its predictions."""
 
     before: Texts
     after: Texts
@@ -61,7 +61,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one probe."""
+    """The result of one probe."""
 
     probe: str
     task: str
@@ -69,22 +69,22 @@ class Result:
     count: int
     """Trials."""
     sources: int
-    """Sentences or rows that they were made of."""
+    """Number of sentences or rows that the trials were made from."""
     changed: float
-    """Part of the trials whose answer is another one."""
+    """Share of the trials with another prediction."""
     changed_interval: Interval
     mean_change: float
-    """How far answers move on average, from 0 to 1."""
+    """Mean change of the predictions, from 0 to 1."""
     mean_change_interval: Interval
     neutral: dict[str, Any] | None
-    """The same for the neutral swap, and the interval of how much farther the probe moves."""
+    """The same for the neutral swap, and the interval of the difference to the probe."""
     right_way: dict[str, Any] | None
-    """Where it is known which way answers should move: the part that do."""
+    """Share of predictions that change in the right direction, if it is known."""
     level: Level
     verdict: str
-    """The level in words, with the figures it follows from."""
+    """The level in words, with the figures."""
     examples: list[Example]
-    """The most telling: of what should stay, those that moved farthest, else the least."""
+    """The largest unwanted changes; if changes are expected, the smallest ones."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -96,7 +96,7 @@ class Result:
         }
 
     def summarise(self) -> dict[str, Any]:
-        """Return the probe's line of the card's table."""
+        """Return the probe's row of the table."""
         return {
             "probe": self.probe,
             "task": self.task,
@@ -109,7 +109,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What an audit found."""
+    """The results of an audit."""
 
     settings: dict[str, Any]
     results: list[Result]
@@ -136,11 +136,11 @@ def audit(
     own: ProbeFile | None = None,
     english: bool = True,
 ) -> Card:
-    """Audit a run's tasks on sentences of plait's own and on the tasks' rows, where given.
+    """Audit a run's tasks on built-in sentences and on the tasks' rows, if given.
 
-    Of each task's `rows` at most so many are tried in a probe, drawn by the seed. `positive` is
-    the label that praises, for the probe of 'not' in single texts. `own` are probes besides;
-    without `english`, those are left out that need English: plait's sentences and words.
+    Each probe uses at most `most` of a task's `rows`, a random sample. `positive` is the positive
+    label, for the probe of 'not' in single texts. `own` are additional probes. Without `english`,
+    the built-in sentences and words are left out.
     """
     names = list(tasks or answerer.tasks)
     specs = {name: answerer.task(name).spec for name in names}
@@ -159,7 +159,8 @@ def audit(
         results += _Measurer(answerer, name, praise, seed).measure([*probes])
     if not results:
         raise UsageError(
-            "there is nothing to try: no rows, and no sentences that fit the tasks; bring either"
+            "nothing to audit: there are no rows, and no sentences for these tasks; give rows or "
+            "sentences (--words)"
         )
     settings = {
         "seed": seed,
@@ -184,9 +185,11 @@ def _check_positive(positive: str | None, specs: Mapping[str, TaskSpec]) -> None
     if positive is None or positive in known:
         return
     if not known:
-        raise UsageError("--positive is for tasks on single texts, and there is none to audit")
-    told = ", ".join(repr(choice) for choice in sorted(known))
-    raise UsageError(f"--positive {positive!r} is no label of a task on single texts: {told}")
+        raise UsageError("--positive is for tasks on single texts, but no such task is audited")
+    known_labels = ", ".join(repr(choice) for choice in sorted(known))
+    raise UsageError(
+        f"--positive {positive!r} is not a label of a task on single texts ({known_labels})"
+    )
 
 
 def _generator(seed: int, *names: str) -> np.random.Generator:
@@ -195,7 +198,7 @@ def _generator(seed: int, *names: str) -> np.random.Generator:
 
 @dataclass(frozen=True, slots=True)
 class _Measurer:
-    """Answers the probes of one task and measures what they do."""
+    """Predicts the probes of one task and measures the changes."""
 
     answerer: Answerer
     task: str
@@ -207,12 +210,12 @@ class _Measurer:
         return self.answerer.tasks[self.task].spec
 
     def _compare(self, before: Floats, after: Floats) -> tuple[Floats, Bools]:
-        """Return how far each answer moved, and whether its decision changed."""
+        """Return how much each prediction changed, and whether its label changed."""
         kind = self.spec.kind
         return kind.distance(before, after), kind.differs(before, after)
 
     def measure(self, probes: Sequence[Probe]) -> Iterator[Result]:
-        """Answer every text once, however many probes it is in, and measure probe by probe."""
+        """Predict every text once, even if it is in several probes; measure each probe."""
         wanted: dict[Texts, int] = {}
         for probe in probes:
             for trial in probe.trials:
@@ -314,9 +317,9 @@ def judge(
     *,
     is_directed: bool = False,
 ) -> tuple[Level, str]:
-    """Return a level and a sentence with the figures that it follows from.
+    """Return the level of a probe, and a sentence with its figures.
 
-    `is_directed` says that the right direction is known, were the positive label known.
+    `is_directed` says whether the right direction follows from the positive label.
     """
     ends = f"{interval.low:.0%} to {interval.high:.0%}"
     if num_sources < LEAST:
@@ -324,9 +327,9 @@ def judge(
     if neutral is not None:
         low, high = neutral["farther_interval"]
         if low > 0:
-            return "effect", "moves answers more than a neutral swap"
+            return "effect", "changes predictions more than a neutral swap"
         if high < 0:
-            return "no effect", "moves answers less than a neutral swap"
+            return "no effect", "changes predictions less than a neutral swap"
         return "no effect", "no significant effect beyond a neutral swap"
     if right_way is not None:
         low, high = right_way["interval"]
@@ -340,14 +343,14 @@ def judge(
         return level, f"the model ignored the change in {1 - changed:.0%} of pairs ({ends})"
     if should == "agree":
         level = "effect" if interval.low > TOLERATED else "no effect"
-        return level, f"{changed:.0%} of equal texts get another answer than most ({ends})"
+        return level, f"{changed:.0%} of equal pairs get another prediction than most ({ends})"
     if should == "either":
-        return "not judged", "not judged: what is right differs from text to text"
+        return "not judged", "not judged: the right answer depends on the text"
     if interval.low > TOLERATED:
-        return "effect", f"changes more than {TOLERATED:.0%} of answers"
+        return "effect", f"changes more than {TOLERATED:.0%} of predictions"
     if interval.high <= TOLERATED:
-        return "no effect", f"changes at most {TOLERATED:.0%} of answers"
-    return "unclear", f"changes {ends} of answers"
+        return "no effect", f"changes at most {TOLERATED:.0%} of predictions"
+    return "unclear", f"changes {ends} of predictions"
 
 
 def _plain(value: float) -> float | None:
@@ -364,8 +367,8 @@ _DEGREES = {"very": 2.0, "extremely": 2.0, "highly": 2.0, "somewhat": 0.5, "slig
 def find_praise(kind: Kind, positive: str | None) -> Floats | None:
     """Return how positive each output is, [outputs]; None if unknown.
 
-    `positive` is the positive label or, for scores, high or low: the positive end. By default it
-    is read off the labels' words, which have to name both positive and negative.
+    `positive` is the positive label or, for scores, high or low. By default it is guessed from the
+    label names, which must include both positive and negative words.
     """
     if positive is not None:
         return kind.polarity(positive)
@@ -374,7 +377,7 @@ def find_praise(kind: Kind, positive: str | None) -> Floats | None:
 
 
 def measure_praise(praise: Floats, answers: Floats) -> Floats:
-    """Return how much praise is in each answer."""
+    """Return how positive each prediction is."""
     found: Floats = answers.reshape(len(answers), -1) @ praise
     return found
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 Texts = tuple[str, ...]
 Group = tuple[str, ...]
 Change = Callable[[Texts, np.random.Generator], Texts | None]
-"""Returns changed texts, or None where there is nothing to change."""
+"""Returns changed texts, or None if nothing can be changed."""
 Generators = Callable[[str], np.random.Generator]
 """Returns a generator for a probe's name."""
 Should = Literal["stay", "move", "agree", "either"]
@@ -316,10 +316,10 @@ def _probe_rows(
 
 
 def exchange(groups: Sequence[Group], *, within: bool = False, articles: bool = True) -> Change:
-    """Return a change of the first word of the groups that is found, in all texts of a row.
+    """Return a change that replaces the first word found of the groups, in all texts of a row.
 
-    It becomes a word of another group or, if `within`, another one of its own group. `articles`
-    makes 'a' of 'an' where it has to be.
+    The replacement is a word of another group or, if `within`, another word of the same group. With
+    `articles`, 'a' and 'an' are adapted.
     """
     home = {word: i for i, group in enumerate(groups) for word in group}
     # Case counts: 'turkish' may be anything. The longest first: 'Halle' is part of another word.

@@ -34,7 +34,7 @@ NUM_FOLDS = 5
 MOST_ROWS = 20_000
 """Training rows of a task that are looked at; of more, as many are drawn."""
 FEWEST = 30
-"""Training rows below which there is no telling."""
+"""Minimum number of training rows for this check."""
 BETTER = 0.2
 """Share of the majority baseline's errors that the model must avoid to be trusted."""
 STRENGTHS = (1.0, 10.0)
@@ -51,7 +51,7 @@ ADVICE = "look at the first ones, of which the model is surest; change no label 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Labelled rows of a split, their vectors and what the model answers."""
+    """Labelled rows of a split, their vectors and the model's predictions."""
 
     rows: SplitRows
     kept: Ints
@@ -157,7 +157,7 @@ def make_folds(groups: npt.NDArray[np.uint64]) -> Ints | None:
 def _predict_folds(
     kind: Kind, features: Floats, labels: Floats, folds: Ints, strength: float
 ) -> Floats:
-    """Return the answers to each fold of a model fitted to the others."""
+    """Return the out-of-fold predictions."""
     parts, order = [], []
     for fold in np.unique(folds):
         inside = folds != fold

@@ -1,7 +1,7 @@
 """Find what looks like personal data in texts: e-mail addresses, numbers, IP addresses.
 
-These are rules, not a model. Card and account numbers must have valid check digits. What the rules
-do not find may be there all the same, names above all.
+These are rules, not a model. Card and account numbers must have valid check digits. The rules miss
+other personal data, above all names.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _is_iban(text: str) -> bool:
 
 
 def _is_address(text: str) -> bool:
-    """Check that it is an address of a machine of its own, unlike 0.0.0.0 and 127.0.0.1."""
+    """Return whether a text is an IP address of a machine, unlike 0.0.0.0 and 127.0.0.1."""
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError:

@@ -199,11 +199,11 @@ def read_splits(
 
 def _missing_files(task: str, split: SplitName) -> Iterator[Finding]:
     if split == "train":
-        told = "there are no training files"
-        yield Finding("files", "stop", task, split, told, "name some under train")
+        problem = "there are no training files"
+        yield Finding("files", "stop", task, split, problem, "name some under train")
     if split == "dev":
-        told = "there are no dev files, so no score tells which checkpoint is best"
-        yield Finding("files", "warning", task, split, told, "set dev_fraction or data.folds")
+        problem = "there are no dev files, so no score tells which checkpoint is best"
+        yield Finding("files", "warning", task, split, problem, "set dev_fraction or data.folds")
 
 
 def _has_labels(task: TaskConfig, root: Path | None, hint: str) -> bool:

@@ -170,7 +170,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Columns that the user named; what is left out is guessed."""
+    """Columns that the user named; the others are guessed."""
 
     text: tuple[str, ...] = ()
     label: str | None = None
@@ -178,7 +178,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which column holds what."""
+    """The role of each column."""
 
     text: tuple[str, ...]
     label: tuple[str, ...]
@@ -189,7 +189,7 @@ class Roles:
     why: dict[str, str]
     """Reason for each of them, by field."""
     notes: list[str]
-    """What the user should know of the columns."""
+    """Notes about the columns for the user."""
 
 
 def find_roles(file: DataFile, choice: Choice, *, may_be_several: bool) -> Roles:
@@ -221,10 +221,10 @@ def find_roles(file: DataFile, choice: Choice, *, may_be_several: bool) -> Roles
     notes = [_objects(column.name) for column in columns.values() if column.is_object]
     label, why_label = given, "as given"
     if not label and may_be_several and (label := _find_flags(asked, likely)):
-        why_label = f"{len(label)} columns that hold nothing but 0 and 1"
+        why_label = f"{len(label)} columns with only 0 and 1"
         notes.append(
-            "columns of 0 and 1 are taken for the labels of one task, of which a row may have "
-            "any number; choose others, or a single one, with --label"
+            "columns with only 0 and 1 are used as the labels of one multi-label task; choose "
+            "other columns, or a single one, with --label"
         )
     if not label and likely:
         label, best = (likely[0].name,), likely[0]
@@ -253,7 +253,7 @@ def find_roles(file: DataFile, choice: Choice, *, may_be_several: bool) -> Roles
 
 
 def _objects(name: str) -> str:
-    return f"column {name!r} holds objects, which are not read; give their values columns"
+    return f"column {name!r} holds objects, which are not supported; put their values into columns"
 
 
 def _list(names: Collection[str]) -> str:
@@ -313,14 +313,14 @@ def _split_label(given: str | None, columns: Mapping[str, Column]) -> tuple[str,
 
 def _require_flags(columns: Sequence[Column], path: Path, *, may_be_several: bool) -> None:
     """Refuse several label columns that do not say 0 or 1 each."""
-    told = f"--label names {len(columns)} columns, each of which must hold 0 or 1 for a label"
+    message = f"--label names {len(columns)} columns, each of which must hold 0 or 1 for a label"
     if not may_be_several:
-        raise DataError(f"{told}; that is --kind labels", path=path)
+        raise DataError(f"{message}; that is --kind labels", path=path)
     for column in columns:
         for value in column.filled:
             is_flag = is_number(value) and float(value) in (0, 1)
             if not is_flag and value.lower() not in ("true", "false"):
-                raise DataError(f"{told}, but {column.name!r} has {value[:40]!r}", path=path)
+                raise DataError(f"{message}, but {column.name!r} has {value[:40]!r}", path=path)
 
 
 def _find_flags(columns: Sequence[Column], likely: Sequence[Column]) -> tuple[str, ...]:

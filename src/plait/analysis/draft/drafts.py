@@ -33,7 +33,7 @@ _KEYS = ("text", "label", "kind", "labels")
 
 @dataclass(frozen=True)
 class Request:
-    """What the user said; what is left out is guessed.
+    """The options of the user; everything else is guessed.
 
     `text`, `label`, `kind` and `labels` have 'VALUE' for every task or 'TASK=VALUE' for one.
     """
@@ -57,7 +57,7 @@ class Draft:
 
     tasks: list[TaskDraft]
     left_out: list[str]
-    """A sentence for every file that no task could be made of."""
+    """A sentence for every file that is not used."""
     request: Request
     downloads: tempfile.TemporaryDirectory[str] = field(repr=False)
 

@@ -107,7 +107,7 @@ def _find_width(source: str) -> int:
 
 
 def _common_folder(paths: Sequence[Path]) -> Path | None:
-    """Return the folder that holds all files; None where that is a whole disk, or there is none."""
+    """Return the folder that holds all files; None if it does not exist or is a root."""
     try:
         found = Path(os.path.commonpath([path.parent for path in paths]))
     except ValueError:  # on different drives

@@ -32,7 +32,7 @@ FEW_FOR_DEV = 4
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user said of a task; what is left out is guessed."""
+    """The user's options for a task; everything else is guessed."""
 
     columns: Choice = field(default_factory=Choice)
     kind: str | None = None
@@ -83,8 +83,8 @@ def draft_task(group: Group, wishes: Wishes) -> TaskDraft:
     if not files["train"]:
         only = next(file for split in SPLITS for file in files[split]).path
         raise UsageError(
-            f"{only} is not for training by its name, and task {group.name!r} has no other file; "
-            f"if it is, say so with --split train={only}"
+            f"task {group.name!r} has no training file, because the name of {only} says another "
+            f"split; to train on it, use --split train={only}"
         )
     first = files["train"][0]
     may_be_several = wishes.kind is None or TASK_KINDS[wishes.kind].columns_name_labels

@@ -1,1 +1,1 @@
-"""Rows of any number become files of answers: columns, formats, a journal to go on from."""
+"""Write predictions for files of any size: columns, formats, and a journal to resume from."""

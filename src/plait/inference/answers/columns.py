@@ -1,4 +1,4 @@
-"""What is written of a task's answers: which columns, of which types, and what stands in them."""
+"""The columns of a file of predictions: names, types and values."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class AnswerColumns:
-    """One task's columns of a file of answers."""
+    """One task's columns in a file of predictions."""
 
     task: str
     spec: TaskSpec
     text: tuple[str, ...]
-    """Columns that the task reads."""
+    """Text columns that the task reads."""
     name: str
-    """What the columns' names begin with: the task's, unless the file has such a column."""
+    """Prefix of the column names: the task's name, unless the file has such a column."""
     probabilities: bool = False
     """Whether there is a column for every class."""
     threshold: float | None = None
-    """Confidence below which an answer is for review; None where there is no such column."""
+    """Confidence below which a row is marked for review; None adds no review column."""
     separator: str = ";"
-    """What stands between several labels in one cell."""
+    """Separator between several labels in one cell."""
 
     def types(self) -> dict[str, Any]:
-        """Return the columns by name, with their types."""
+        """Return the types of the columns by name."""
         ends = self.spec.kind.columns()
         found = {f"{self.name}{end}": _TYPES[column] for end, column in ends.items()}
         if self.probabilities:
@@ -52,7 +52,7 @@ class AnswerColumns:
         return found
 
     def cells(self, answer: Prediction | None) -> list[Any]:
-        """Return the cells of one answer; empty ones where there is none."""
+        """Return the cells of one prediction; empty cells if it is None."""
         if answer is None:
             return [None] * len(self.types())
         cells = self.spec.kind.cells(answer, self.separator)
@@ -60,7 +60,7 @@ class AnswerColumns:
         return cells if self.threshold is None else [*cells, self.is_unsure(answer)]
 
     def table(self, answer: Prediction | None) -> dict[str, Any] | None:
-        """Return the same as a table, for formats that nest."""
+        """Return the prediction as a dict, for JSON."""
         if answer is None:
             return None
         table = self.spec.kind.to_json(answer)
@@ -72,15 +72,15 @@ class AnswerColumns:
         return table
 
     def is_unsure(self, answer: Prediction | None) -> bool:
-        """Say whether an answer is less sure than it should be."""
+        """Return whether a prediction's confidence is below the threshold."""
         sure = None if answer is None else answer.confidence
         return self.threshold is not None and sure is not None and sure < self.threshold
 
 
 def rename_taken(columns: Iterable[AnswerColumns], names: Iterable[str]) -> list[AnswerColumns]:
-    """Give columns whose names the file has already other ones: predicted_TASK and so on.
+    """Rename columns that the file already has to predicted_TASK and so on.
 
-    A file often has the right answers in a column called as the task is: that one is kept.
+    A file often has the labels in a column with the task's name; that column is kept.
     """
     taken = set(names)
     found = []
@@ -90,8 +90,8 @@ def rename_taken(columns: Iterable[AnswerColumns], names: Iterable[str]) -> list
         if not free:
             there = min(taken & choices[1].types().keys())
             raise UsageError(
-                f"the answers of task {column.task!r} would need a column {there!r}, which the "
-                "file has already; give it another name"
+                f"the predictions of task {column.task!r} need a column {there!r}, which the file "
+                "already has; rename that column"
             )
         found.append(free[0])
         taken |= free[0].types().keys()

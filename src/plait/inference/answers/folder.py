@@ -1,7 +1,4 @@
-"""Files of any number and size become a folder of answers, part by part.
-
-Who answers the parts is left to whoever asks: this process, or a cluster.
-"""
+"""Predict many files into a folder, part by part, in this process or on a cluster."""
 
 from __future__ import annotations
 
@@ -24,23 +21,23 @@ if TYPE_CHECKING:
     from plait.inference.predictor import Answerer
 
     Todo = Mapping[int, frozenset[int]]
-    """Files that are not done, by their places, with the first rows of parts that are."""
+    """Unfinished files by number, with the first rows of their finished parts."""
 
     AnswerParts = Callable[[Plan, Todo], Generator[dict[str, Any]]]
-    """Answers what is to do, and gives a note of each part that is done; closed when left early."""
+    """Predicts the missing parts and yields a manifest entry for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderAnswers:
-    """A finished folder of answers."""
+    """A finished folder of predictions."""
 
     path: Path
     num_rows: int
     num_parts: int
     num_review: dict[str, int]
-    """For each task that may abstain, how many of its answers are for review."""
+    """Number of rows marked for review, for each task with a threshold."""
     num_empty: int = 0
-    """Rows that lack a text, and so an answer."""
+    """Rows without a text, which have no prediction."""
 
 
 def answer_folder(
@@ -53,10 +50,11 @@ def answer_folder(
     command: str = "the same call and resume=True",
     progress: Progress | None = None,
 ) -> FolderAnswers:
-    """Answer every row of a plan's files into its folder, or what is still missing there.
+    """Predict every row of a plan's files into its folder, or only the missing parts.
 
-    `answer` answers the parts: this process unless given. `form` is what else answers follow
-    from, such as a precision; `command` is how the user would go on; `progress` counts rows.
+    `answer` predicts the parts; by default this process does. `form` has other settings that change
+    predictions, such as the precision. `command` is the command that resumes; `progress` counts
+    rows.
     """
     manifest = Manifest(plan.out, _describe(model, plan, form or {}))
     with manifest.opened(resume=resume):
@@ -72,7 +70,8 @@ def answer_folder(
                         progress("answering", manifest.num_rows, 0)
         except KeyboardInterrupt:
             raise Interrupted(
-                f"stopped; {manifest.num_rows:,} rows are kept in {plan.out}. Go on with: {command}"
+                f"stopped; {manifest.num_rows:,} rows are kept in {plan.out}. Continue with: "
+                f"{command}"
             ) from None
         manifest.finish()
     tasks = [column.task for column in plan.columns if column.threshold is not None]
@@ -92,7 +91,7 @@ def _answer_here(model: Answerer) -> AnswerParts:
 
 
 def _describe(model: Answerer, plan: Plan, form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the answers follow from: files by size and time, for reading all takes long."""
+    """Return the settings that predictions depend on; input files by name, size and time."""
     found = [(name, p.stat()) for name, p in zip(plan.names, plan.files, strict=True)]
     return {
         "input": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in found],

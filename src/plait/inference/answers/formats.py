@@ -1,7 +1,7 @@
-"""Rows and their answers become bytes of a file: words, CSV, TSV, JSON lines or Parquet.
+"""Formats of predictions: words, CSV, TSV, JSON lines and Parquet.
 
-Bytes are only ever added at the end, so that a file that was cut short can be gone on with.
-Parquet is not written that way. Until it is whole it is a stream of Arrow's own format.
+Bytes are only appended, so that an interrupted file can be continued. Parquet cannot be appended
+to: until it is complete, it is a stream in Arrow's IPC format.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
     from plait.types import Prediction
 
     Answers = dict[str, list[Prediction | None]]
-    """Every task's answers to the same rows; None where a row lacks a text."""
+    """Every task's predictions for the same rows; None for rows without a text."""
 
 ROW_GROUP = 1 << 16
-"""Rows of Parquet that are laid out, and so in memory, at once."""
+"""Rows per row group of Parquet, which are in memory at once."""
 
 
 class Growing:
-    """A file that grows at its end until it is whole."""
+    """A file that is written by appending."""
 
     def head(self) -> bytes:
-        """Return what comes before the first row."""
+        """Return the bytes before the first row."""
         return b""
 
     def finish(self, part: Path, path: Path) -> None:
-        """Make the file of what was written."""
+        """Convert the written bytes to the final file."""
         put_in_place(part, path)
 
 
 class Format(Growing, ABC):
-    """How rows with their answers are written."""
+    """A format of rows with predictions."""
 
     def __init__(self, schema: pa.Schema, columns: Sequence[AnswerColumns]):
         self.schema, self.columns = schema, columns
-        """The rows' own columns, and those of each task."""
+        """Set the columns of the input, and those of each task."""
 
     @abstractmethod
     def encode(self, records: Records, answers: Answers) -> bytes:
@@ -62,7 +62,7 @@ class Format(Growing, ABC):
 
 
 class Words(Format):
-    """Texts and answers in words, for people."""
+    """Texts and predictions in words, for the terminal."""
 
     def encode(self, records: Records, answers: Answers) -> bytes:
         """Return the texts of a row, and below them a line for each task."""
@@ -72,7 +72,7 @@ class Words(Format):
             for column in self.columns:
                 answer = answers[column.task][i]
                 if answer is None:
-                    lines.append(f"  {column.task}: no answer, since a text is empty")
+                    lines.append(f"  {column.task}: no prediction, because a text is empty")
                     continue
                 unsure = ", for review" if column.is_unsure(answer) else ""
                 lines.append(f"  {column.task}: {in_words(answer)}{unsure}")
@@ -88,7 +88,7 @@ class Csv(Format):
     separator = ","
 
     def head(self) -> bytes:
-        """Return the line of names."""
+        """Return the header line."""
         return self._write([[*self.schema.names, *(n for c in self.columns for n in c.types())]])
 
     def encode(self, records: Records, answers: Answers) -> bytes:
@@ -107,7 +107,7 @@ class Csv(Format):
         style: Any = {"delimiter": self.separator, "lineterminator": "\n"}
         plain, quoted = csv.writer(file, **style), csv.writer(file, quoting=csv.QUOTE_ALL, **style)
         for line in lines:
-            # Older Pythons leave a CR outside quotes, where readers take it for a line's end.
+            # Older Pythons do not quote a CR, which readers take for the end of the line.
             (quoted if any("\r" in cell for cell in line) else plain).writerow(line)
         return file.getvalue().encode("utf-8")
 
@@ -119,7 +119,7 @@ class Tsv(Csv):
 
 
 class Jsonl(Format):
-    """An object a line: the row's own keys, and a table for each task."""
+    """One JSON object per line: the row's keys, and an object for each task."""
 
     def encode(self, records: Records, answers: Answers) -> bytes:
         """Return a line for each row."""
@@ -132,7 +132,7 @@ class Jsonl(Format):
 
 
 class Parquet(Format):
-    """Parquet, by way of a stream of Arrow's."""
+    """Parquet, written as an Arrow stream first."""
 
     def __init__(self, schema: pa.Schema, columns: Sequence[AnswerColumns]):
         super().__init__(schema, columns)
@@ -144,7 +144,7 @@ class Parquet(Format):
         return bytes(self.whole.serialize())
 
     def encode(self, records: Records, answers: Answers) -> bytes:
-        """Return the rows as one batch of the stream."""
+        """Return the rows as one record batch of the stream."""
         arrays = records.arrays(self.schema)
         for column in self.columns:
             rows = [column.cells(answer) for answer in answers[column.task]]
@@ -153,12 +153,12 @@ class Parquet(Format):
         return bytes(pa.record_batch(arrays, schema=self.whole).serialize())
 
     def finish(self, part: Path, path: Path) -> None:
-        """Lay the stream out as Parquet."""
+        """Convert the stream to Parquet."""
         lay_out(part, path, self.whole)
 
 
 def lay_out(part: Path, path: Path, schema: pa.Schema) -> None:
-    """Make Parquet of a stream of Arrow's, which is removed."""
+    """Convert an Arrow stream to Parquet, and remove the stream."""
     with (
         part.open("rb") as file,
         pa.ipc.open_stream(file) as stream,
@@ -186,7 +186,7 @@ FORMATS: dict[str, type[Format]] = {
 
 
 def choose_format(path: Path) -> str:
-    """Return the name of a file's format, by its ending."""
+    """Return the format of a file, chosen by its ending."""
     name = path.suffix.lower().removeprefix(".")
     if name not in FORMATS or name == "words":
         raise UsageError(f"{path} should end in .csv, .tsv, .jsonl or .parquet")
@@ -194,8 +194,8 @@ def choose_format(path: Path) -> str:
 
 
 def choose_separated(source: Source) -> str:
-    """Return the format for answers to a file's rows as text: with tabs where it has tabs."""
-    source.names()  # which finds out what is between them
+    """Return tsv if the file is separated by tabs, else csv."""
+    source.names()  # detects the separator
     return "tsv" if isinstance(source, Separated) and source.separator == "\t" else "csv"
 
 
@@ -215,7 +215,7 @@ def _cell(value: Any) -> str:
 
 
 def json_line(row: dict[str, Any]) -> bytes:
-    """Return a row as a line of JSON, whatever is in it."""
+    """Return a row as a line of JSON; values that JSON lacks are converted."""
     try:
         text = json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
         return f"{text}\n".encode()

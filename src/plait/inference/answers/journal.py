@@ -1,10 +1,10 @@
-"""A file of answers under way, which a later process can go on with.
+"""Write a file of predictions so that a later process can continue it.
 
-OUT.part                what is written so far
-OUT.part.json           what it was begun with, how many rows are done, how many bytes they take
+OUT.part                the rows written so far
+OUT.part.json           the settings, and how many rows and bytes are finished
 
-Whatever a killed process left behind those bytes is cut off, so that the finished file is the
-one that a process never stopped would have written.
+Bytes after the finished ones, left by a killed process, are cut off. The finished file is equal to
+that of an uninterrupted process.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ if TYPE_CHECKING:
     from plait.inference.answers.formats import Growing
 
 SAVE_SECONDS = 1.0
-"""Between two notes of how far it is: each waits for the disk."""
+"""Seconds between two updates of OUT.part.json; each one waits for the disk."""
 
 
 class Journal:
-    """Files that grow together, and how far they are."""
+    """Files that are written together, and their progress."""
 
     def __init__(self, formats: Mapping[Path, Growing], settings: Mapping[str, Any]):
         self.formats = formats
         self.settings = json.loads(json.dumps(settings))  # as they will be read back
         self.rows = 0
-        """Rows that are done."""
+        """Number of rows written."""
         self.saved_rows = 0
-        """Those that a later process would not do again."""
+        """Number of rows that a later process would not repeat."""
         self.counts: Counter[str] = Counter()
-        """What was counted among them."""
+        """Counts over the written rows, by name."""
         self.is_written = False
-        """Whether all rows are."""
+        """Whether all rows are written."""
         self._files: dict[Path, IO[bytes]] = {}
         self._saved = time.monotonic()
 
     @property
     def place(self) -> Path:
-        """Where it says how far it is."""
+        """Path of OUT.part.json."""
         return journal_place(next(iter(self.formats)))
 
     @contextmanager
     def opened(self, *, resume: bool) -> Iterator[Journal]:
-        """Begin the files, or go on with those that are there, and keep others out of them."""
+        """Start or continue the files, and lock them for other processes."""
         sizes = self._read() if resume and self.place.exists() else None
         if not resume:
             refuse_leftovers(next(iter(self.formats)))
         with ExitStack() as closing, disk_full_told(self.place):
             for i, path in enumerate(self.formats):
                 part = _part(path)
-                if self.is_written and not part.exists():  # it has its name already
+                if self.is_written and not part.exists():  # it is already renamed
                     continue
                 if sizes is not None and not part.exists():
                     raise RunError(f"{part} is missing: remove {self.place.name} to start over")
@@ -75,8 +75,8 @@ class Journal:
                 else:
                     if file.seek(0, os.SEEK_END) < sizes[i]:  # which truncating would pad
                         raise RunError(
-                            f"{part} is shorter than was noted: remove it and {self.place.name} "
-                            "to start over"
+                            f"{part} is damaged (too short): remove it and {self.place.name} to "
+                            "start over"
                         )
                     file.truncate(sizes[i])
                     file.seek(0, os.SEEK_END)
@@ -87,7 +87,7 @@ class Journal:
             yield self
 
     def write(self, pieces: Mapping[Path, bytes], num_rows: int, counts: Mapping[str, int]) -> None:
-        """Add the bytes of some more rows, and what was counted among them."""
+        """Append the bytes of some rows, and add their counts."""
         for path, piece in pieces.items():
             self._files[path].write(piece)
         self.rows += num_rows
@@ -96,7 +96,7 @@ class Journal:
             self.save()
 
     def save(self) -> None:
-        """Note how far it is, after all that is written is on disk."""
+        """Save the progress, after all bytes are on disk."""
         sizes = []
         for file in self._files.values():
             file.flush()
@@ -113,7 +113,7 @@ class Journal:
         self._saved, self.saved_rows = time.monotonic(), self.rows
 
     def finish(self) -> None:
-        """Give the files their names."""
+        """Rename the files to their final names."""
         if not self.is_written:
             self.is_written = True
             self.save()
@@ -124,7 +124,7 @@ class Journal:
         self.place.unlink()
 
     def _read(self) -> list[int]:
-        """Read how far it is and each file's size, and check that it is the same that goes on."""
+        """Read the progress and each file's size, and check that the settings are the same."""
         place = self.place
         try:
             state = json.loads(place.read_text(encoding="utf-8"))
@@ -134,29 +134,29 @@ class Journal:
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(f"{place} is damaged: remove it to start over") from error
         begun = str(_part(next(iter(self.formats))))
-        advice = f"go on with the same, or remove {place.name} and it to start over"
+        advice = f"continue with the same settings, or remove {place.name} and it to start over"
         refuse_others(before, self.settings, begun, advice)
         return sizes
 
 
 def journal_place(out: Path) -> Path:
-    """Return where it is noted how far a file is."""
+    """Return the path of a file's OUT.part.json."""
     return out.with_name(f"{out.name}.part.json")
 
 
 def refuse_others(
     before: Mapping[str, Any], now: Mapping[str, Any], begun: str, advice: str
 ) -> None:
-    """Refuse to go on with other settings than something was begun with."""
+    """Raise RunError if the settings differ from those of the interrupted call."""
     for key in [*now, *before]:
         if before.get(key) != now.get(key):
             what = f"{'other' if key.endswith('s') else 'another'} {key}"
-            told = _tell_difference(key, before.get(key), now.get(key))
-            raise RunError(f"{begun} was begun with {what} ({told}); {advice}")
+            difference = _tell_difference(key, before.get(key), now.get(key))
+            raise RunError(f"{begun} was started with {what} ({difference}); {advice}")
 
 
 def _tell_difference(key: str, before: Any, now: Any) -> str:
-    """Say what of a setting differs; digests would tell nobody anything."""
+    """Return a readable difference between two values of a setting; hashes are not shown."""
     if key == "model":
         return "its weights, recipe, calibration, precision or device differ"
     if isinstance(before, dict) and isinstance(now, dict):
@@ -170,12 +170,12 @@ def _tell_difference(key: str, before: Any, now: Any) -> str:
 
 
 def refuse_leftovers(out: Path) -> None:
-    """Refuse to begin a file that a stopped process can go on with."""
+    """Raise an error if there is an interrupted file that can be continued."""
     place = journal_place(out)
     if place.exists():
         raise RunError(
-            f"{_part(out)} is there from a prediction that was stopped; go on with --resume, "
-            f"or remove it and {place.name} to start over"
+            f"{_part(out)} is from an interrupted prediction; continue with --resume, or remove it "
+            f"and {place.name} to start over"
         )
 
 

@@ -1,10 +1,10 @@
-"""A folder of answers under way: what it was begun with, and which parts are done.
+"""The manifest of a folder of predictions: its settings, and its finished parts.
 
-_manifest.jsonl  a line of settings, one for each part that is done, one once all are
-part-*           the answers, a file for each part
+_manifest.jsonl  a line of settings, a line for each finished part, a line at the end
+part-*           the predictions, a file for each part
 
-Lines are only ever added, after the part they speak of has its name. A part without a line is
-answered again, into the same file.
+A part's line is appended after its file is complete. A part without a line is predicted again,
+into the same file.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "_manifest.jsonl"
-"""Readers of folders, Arrow's and others, pass over names that begin like this."""
+"""Arrow and other readers of folders ignore names that begin with an underscore."""
 
 
 class Manifest:
-    """What is done of a folder."""
+    """The finished parts of a folder."""
 
     def __init__(self, out: Path, settings: Mapping[str, Any]):
         self.out = out
         self.settings = json.loads(json.dumps(settings))  # as they will be read back
         self.parts: dict[tuple[int, int], dict[str, Any]] = {}
-        """Notes of what is done, by file and first row."""
+        """Entries of finished parts, by file and first row."""
         self.is_finished = False
         self._file: IO[bytes] | None = None
 
     @property
     def num_rows(self) -> int:
-        """Rows that are answered."""
+        """Number of predicted rows."""
         return sum(note["rows"] for note in self.parts.values())
 
     @contextmanager
     def opened(self, *, resume: bool) -> Iterator[Manifest]:
-        """Begin the folder, or go on with the one that is there, and keep others out of it."""
+        """Start or continue the folder, and lock it for other processes."""
         out, place = self.out, self.out / NAME
         if not resume and is_taken(out):
-            begun = "go on there with --resume, or " * place.exists()
-            raise RunError(f"{out} exists already and is not overwritten; {begun}name another")
+            begun = "continue with --resume, or " * place.exists()
+            raise RunError(f"{out} exists already and is not overwritten; {begun}choose another")
         if resume and not place.is_file():
-            raise RunError(f"there is no {place} to go on with; leave out --resume to start one")
+            raise RunError(f"there is no {place} to continue; leave out --resume to start over")
         out.mkdir(parents=True, exist_ok=True)
         with disk_full_told(place), place.open("r+b" if resume else "xb") as file:
             if not lock(file):
@@ -72,30 +72,30 @@ class Manifest:
                 raise
 
     def done_starts(self, file: int) -> frozenset[int]:
-        """Return the first rows of a file's parts that are done."""
+        """Return the first rows of a file's finished parts."""
         return frozenset(start for number, start in self.parts if number == file)
 
     def is_done(self, file: int) -> bool:
-        """Say whether all parts of a file are done."""
+        """Return whether all parts of a file are finished."""
         notes = [note for (number, _), note in self.parts.items() if number == file]
         ends = [note["start"] + note["rows"] for note in notes if note["is_last"]]
         return bool(ends) and sum(note["rows"] for note in notes) == ends[0]
 
     def add(self, note: dict[str, Any]) -> None:
-        """Note a part that is done."""
+        """Add the entry of a finished part."""
         self.parts[note["file"], note["start"]] = note
         self._write(note)
 
     def finish(self) -> None:
-        """Note that all is done."""
+        """Add the line that says that all parts are finished."""
         if not self.is_finished:
             self._write({"finished": {"rows": self.num_rows, "parts": len(self.parts)}})
         self.is_finished = True
 
     def _forget(self) -> None:
-        """Remove a folder in which nothing is answered: what was wrong is mended and begun anew."""
+        """Remove a folder without predictions, so that the command can be repeated."""
         if not self.parts and [path.name for path in self.out.iterdir()] == [NAME]:
-            with suppress(OSError):  # some systems keep what is open
+            with suppress(OSError):  # some systems do not remove open files
                 (self.out / NAME).unlink()
                 self.out.rmdir()
 
@@ -106,7 +106,7 @@ class Manifest:
         os.fsync(self._file.fileno())
 
     def _read(self, file: IO[bytes]) -> None:
-        """Read what is done, and check that it is the same that goes on."""
+        """Read the finished parts, and check that the settings are the same."""
         place = self.out / NAME
         whole, _, torn = file.read().rpartition(b"\n")
         try:
@@ -118,15 +118,15 @@ class Manifest:
                     self.parts[note["file"], note["start"]] = note
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(f"{place} is damaged: remove {self.out} to start over") from error
-        advice = f"go on with the same, or remove {self.out} to start over"
+        advice = f"continue with the same settings, or remove {self.out} to start over"
         refuse_others(before, self.settings, str(self.out), advice)
         for note in self.parts.values():
             if not (self.out / note["part"]).is_file():
                 raise RunError(
-                    f"{self.out / note['part']} is noted to be done and is not there; put it "
-                    f"back, or remove {self.out} to start over"
+                    f"{self.out / note['part']} is missing; put it back, or remove {self.out} to "
+                    "start over"
                 )
-        if torn:  # of a process killed in the middle of a line
+        if torn:  # the process was killed while it wrote a line
             file.seek(-len(torn), os.SEEK_END)
             file.truncate()
         file.seek(0, os.SEEK_END)

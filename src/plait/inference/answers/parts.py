@@ -1,7 +1,7 @@
-"""Files become parts: some thousand rows of one of them, with the key that puts them in order.
+"""Split files into parts of some thousand rows, and predict them one by one.
 
-A part is answered as a whole into a file of its own, whose name says which rows it has, so that
-one that is answered again is the same file again.
+Each part is written to one file, whose name has the file number and the first row. A part that is
+predicted again gives the same file.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from plait.inference.predictor import Answerer
 
 PART_ROWS = 8 * CHUNK
-"""Rows of a part: what a lost worker costs, and what one has in memory."""
+"""Rows per part: what is lost with a worker, and what a worker has in memory."""
 
 FILE, ROW = "input_file", "input_row"
-"""Columns of the key: the file's name as it was found, and the row's number in it from 0."""
+"""Columns with the name of the input file, and the row's number in it from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +39,34 @@ class Part:
     """Consecutive rows of one of the files."""
 
     file: int
-    """The file's place among all."""
+    """Number of the file, from 0."""
     start: int
     num_rows: int
     is_last: bool
-    """Whether the file ends with it."""
+    """Whether it is the last part of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be answered, and how and where it is written."""
+    """What to predict, and how and where to write it."""
 
     files: tuple[Path, ...]
-    """As they can be opened anywhere: absolute."""
+    """Absolute paths."""
     names: tuple[str, ...]
-    """As they were found, which is what their rows' key says."""
+    """Paths as they were found, for the column input_file."""
     columns: tuple[AnswerColumns, ...]
     form: str
-    """Of the parts, which is also how their names end."""
+    """Format of the parts, which is also the ending of their names."""
     out: Path
     part_rows: int = PART_ROWS
     separator: str | None = None
     quoting: bool = True
-    """Both as a recipe's file has them."""
+    """Both as in a recipe's file."""
     skip_empty: bool = False
-    """Whether rows that lack a text have empty answers; else they are errors."""
+    """Whether rows without a text get empty predictions; otherwise they are errors."""
 
     def place(self, part: Part) -> Path:
-        """Return where a part is written."""
+        """Return the path of a part."""
         return self.out / _name_part(part.file, part.start, self.form)
 
 
@@ -75,12 +75,12 @@ def _name_part(file: int, start: int, form: str) -> str:
 
 
 def find_files(pattern: str) -> tuple[Path, ...]:
-    """Return the files that a pattern means, in the order of their names, as a recipe's does."""
+    """Return the files that match a pattern, sorted by name, as in a recipe."""
     try:
         return tuple(find_data_files(pattern, None).values())
     except DataError as error:
-        told = f"no file is called {pattern}; a pattern is such as 'rows/*.parquet'"
-        raise UsageError(told) from error
+        message = f"no file matches {pattern}; an example of a pattern is 'rows/*.parquet'"
+        raise UsageError(message) from error
 
 
 def refuse_own_answers(
@@ -91,11 +91,11 @@ def refuse_own_answers(
     *,
     separator: str | None = None,
 ) -> None:
-    """Refuse a folder for answers whose parts the pattern would take for rows, later or now."""
+    """Raise an error if the pattern would match the parts in the output folder."""
     if would_find(pattern, out / _name_part(0, 0, form or _choose_form(files[0], separator))):
         raise UsageError(
-            f"answers in {out} would be rows to {pattern} the next time; choose a folder that the "
-            "pattern does not reach"
+            f"{pattern} would match the predictions in {out} as well; choose a folder that the "
+            "pattern does not match"
         )
 
 
@@ -114,11 +114,11 @@ def make_plan(
     quoting: bool = True,
     skip_empty: bool = False,
 ) -> Plan:
-    """Choose what is read of files, which have the same columns, and what is written.
+    """Return the plan for files with the same columns.
 
-    Parts have the files' format unless another is given; TSV for what has tabs, whatever its name.
-    Objects of JSON need not have the same
-    keys, so they stay JSON. `separator` and `quoting` are as a recipe's file has them.
+    By default, parts have the format of the files; files separated by tabs give TSV. JSON objects
+    may have different keys, so their predictions are always JSON lines. `separator` and `quoting`
+    are as in a recipe's file.
     """
     forms = {path: _find_form(path) for path in files}
     first = files[0]
@@ -129,18 +129,18 @@ def make_plan(
     names = read_names(first)
     for path in files[1:]:
         if forms[path] != forms[first]:
-            raise UsageError(f"{path} is not of the format of {first}; answer them one by one")
+            raise UsageError(f"{path} and {first} have different formats; predict them separately")
         if forms[path] != "jsonl" and read_names(path) != names:
-            raise DataError(f"the columns are not those of {first}", path=path)
+            raise DataError(f"the columns differ from those of {first}", path=path)
     if forms[first] == "jsonl" and form not in (None, "jsonl"):
-        raise UsageError("rows of JSON have no fixed columns: their answers are written as jsonl")
+        raise UsageError("JSON rows have no fixed columns: set the output format to jsonl")
     if form == "words":
         raise UsageError("parts are csv, tsv, jsonl or parquet, not words")
     for name in (FILE, ROW):
         if name in names:
             raise DataError(
-                f"has a column {name!r}, which answers are to have for where a row comes from; "
-                "give it another name",
+                f"has a column {name!r}, a name that is needed for the origin of the rows; rename "
+                "the column",
                 path=first,
             )
     chosen = choose_columns(
@@ -169,13 +169,13 @@ def _find_form(path: Path) -> str:
 
 
 def _choose_form(path: Path, separator: str | None) -> str:
-    """Choose the format of the parts of a file's answers."""
+    """Return the format of the parts for a file."""
     form = _find_form(path)
     return choose_separated(open_source(path, separator=separator)) if form == "csv" else form
 
 
 def read_parts(plan: Plan, file: int, done: Container[int] = ()) -> Iterator[tuple[Part, Records]]:
-    """Read the parts of a file; those whose first rows are in `done` are passed over."""
+    """Read the parts of a file, except those whose first rows are in `done`."""
     texts = [name for column in plan.columns for name in column.text]
     found = RecordFile(
         plan.files[file],
@@ -197,7 +197,7 @@ def read_parts(plan: Plan, file: int, done: Container[int] = ()) -> Iterator[tup
 
 
 def _read_ahead(slices: Iterator[Records]) -> Iterator[tuple[Records, bool]]:
-    """Say of each slice whether it is the last one."""
+    """Yield each slice, and whether it is the last one."""
     before = next(slices, None)
     while before is not None:
         after = next(slices, None)
@@ -206,7 +206,7 @@ def _read_ahead(slices: Iterator[Records]) -> Iterator[tuple[Records, bool]]:
 
 
 def answer_part(model: Answerer, plan: Plan, part: Part, records: Records) -> dict[str, Any]:
-    """Answer a part into its file, whole or not at all; return what is noted of it."""
+    """Predict a part into its file, completely or not at all; return its manifest entry."""
     place = plan.place(part)
     is_struct = pa.types.is_struct(records.whole.type)
     own = [(field.name, field.type) for field in records.whole.type] if is_struct else []
@@ -214,7 +214,7 @@ def answer_part(model: Answerer, plan: Plan, part: Part, records: Records) -> di
     written = FORMATS[plan.form](pa.schema([*keys, *own]), plan.columns)
     review = {column.task: 0 for column in plan.columns if column.threshold is not None}
     num_empty = 0
-    # Two workers may be at the same part, where one was given up too soon.
+    # Two workers may write the same part, if one of them was wrongly considered lost.
     temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex[:12]}.tmp")
     slices = (records.cut(at, at + CHUNK) for at in range(0, len(records), CHUNK))
     try:
@@ -233,11 +233,11 @@ def answer_part(model: Answerer, plan: Plan, part: Part, records: Records) -> di
     return {**noted, "is_last": part.is_last, "review": review, "empty": num_empty}
 
 
-# --- on the way to another process -------------------------------------------------------
+# --- sending rows to another process -----------------------------------------------------
 
 
 def pack_records(records: Records) -> bytes:
-    """Write rows as bytes."""
+    """Serialise rows."""
     columns = {
         "numbers": pa.array(records.numbers, pa.int64()),
         "whole": records.whole,

@@ -1,4 +1,4 @@
-"""A file of any size becomes a file of answers, a chunk at a time and in its order."""
+"""Predict a file of any size into another file, in chunks and in order."""
 
 from __future__ import annotations
 
@@ -28,23 +28,22 @@ if TYPE_CHECKING:
     from plait.tasks import Kind
 
     Progress = Callable[[str, int, int], None]
-    """Called with what is under way, how much of it is done and how much there is."""
+    """Called with the name of the work, the amount done and the total."""
 
 CHUNK = 2048
-"""Rows answered at a time: memory does not grow with the input, and rows of like length, which
-are answered together, are found among this many."""
+"""Rows per chunk: a chunk is in memory at once, and its rows are sorted by length into batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileAnswers:
-    """A finished file of answers."""
+    """A finished file of predictions."""
 
     path: Path
     num_rows: int
     num_review: dict[str, int]
-    """For each task that may abstain, how many of its answers are for review."""
+    """Number of rows marked for review, for each task with a threshold."""
     num_empty: int = 0
-    """Rows that lack a text, and so an answer."""
+    """Rows without a text, which have no prediction."""
 
 
 def choose_tasks(
@@ -53,10 +52,10 @@ def choose_tasks(
     num_texts: int | None = None,
     columns: Sequence[str] = (),
 ) -> list[str]:
-    """Return the tasks asked for, or all that fit.
+    """Return the requested tasks, or all suitable ones.
 
-    Those fit that take so many texts a row, where that is known; else, where some take one text and
-    some two, those whose own are among the `columns` of a file.
+    If the number of texts per row is given, tasks with that number are suitable. Otherwise, if some
+    tasks take one text and others two, those are whose text columns are among the `columns`.
     """
     names = list(dict.fromkeys(wanted or model.tasks))
     widths = {name: len(model.task(name).spec.text) for name in names}
@@ -67,7 +66,7 @@ def choose_tasks(
         names = [n for n in names if there.issuperset(model.task(n).spec.text)] or names
     if len({widths[name] for name in names}) > 1:
         raise UsageError(
-            "say which task with --task, since some take one text and some two: "
+            "name the task with --task, because some tasks take one text and others two: "
             + ", ".join(f"{name} ({width})" for name, width in widths.items())
         )
     return names
@@ -82,17 +81,17 @@ def choose_columns(
     probabilities: bool = False,
     threshold: float | Mapping[str, float] | None = None,
 ) -> list[AnswerColumns]:
-    """Choose what each task reads of a file with these columns, and what is written of it.
+    """Return the columns that each task reads from a file, and those that are written for it.
 
-    A task reads the columns of its recipe; where the file has none of them, those of the first
-    task, whose texts may be called otherwise.
+    A task reads the columns of its recipe. If the file has none of them, it reads the columns given
+    for the first task.
     """
     first = tuple(text or model.task(tasks[0]).spec.text)
     found = []
     for task in tasks:
         spec = model.task(task).spec
         if len(first) != len(spec.text):
-            raise UsageError(f"task {task!r} takes {len(spec.text)} text columns, not {len(first)}")
+            raise UsageError(f"task {task!r} needs {len(spec.text)} text columns, got {len(first)}")
         own = text is None and set(spec.text) <= set(names)
         least = threshold.get(task) if isinstance(threshold, Mapping) else threshold
         if least is not None:
@@ -105,11 +104,11 @@ def choose_columns(
 
 
 def refuse_abstaining(task: str, kind: Kind) -> None:
-    """Refuse to hold back answers of a kind that is not held back by how sure they are."""
+    """Raise UsageError for a kind of task that cannot abstain by confidence."""
     if not kind.can_abstain:
         raise UsageError(
-            f"task {task!r} is of kind {kind.name!r}, and only answers of classes, or of yes and "
-            "no, are held back by how sure they are; leave it out by naming the others with --task"
+            f"task {task!r} is of kind {kind.name!r}, and abstaining needs the kind classes or "
+            "binary; name the other tasks with --task"
         )
 
 
@@ -122,11 +121,10 @@ def answer_records(
     total: int = 0,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Records, Answers]]:
-    """Answer rows in their order; `total` is 0 where nobody knows it.
+    """Predict rows in order; `total` is 0 if unknown.
 
-    Tasks that read the same texts share the encoder's pass over them where they can. Rows that lack
-    one have None for an answer. `progress` counts answers, of which each task has one for each row,
-    from row `start` on.
+    Tasks that read the same texts share the encoder's pass if possible. Rows without a text have
+    the prediction None. `progress` counts predictions, one per row and task, from row `start` on.
     """
     done = start * len(columns)
     together: tuple[str, ...] = ()
@@ -158,7 +156,7 @@ def answer_records(
 
 
 def count_empty(answers: Answers) -> int:
-    """Return how many rows lack an answer, having no text."""
+    """Return how many rows have no prediction because they have no text."""
     return sum(None in row for row in zip(*answers.values(), strict=True))
 
 
@@ -181,17 +179,17 @@ def answer_file(
     reading: Progress | None = None,
     progress: Progress | None = None,
 ) -> FileAnswers:
-    """Answer every row of a file into another one.
+    """Predict every row of a file into another one.
 
-    `form` is the output's format, by its ending unless given; `separator` and `quoting` are as a
-    recipe's file has them; with `skip_empty`, rows that lack a text have empty answers, and are no
-    error; `command` is how the user would go on; `reading` hears how far the first pass over the
-    file is, `progress` how far the answers.
+    `form` is the output format; by default it follows from the ending. `separator` and `quoting`
+    are as in a recipe's file. With `skip_empty`, rows without a text get empty predictions instead
+    of an error. `command` is the command that resumes. `reading` is called with the progress of the
+    first pass over the file, `progress` with that of the predictions.
     """
     outputs = [out, *([] if review is None else [review])]
     check_paths(path, outputs, resume=resume)
     if review is not None and threshold is None:
-        raise UsageError("a file for review needs a threshold, or an accuracy to choose one by")
+        raise UsageError("a review file needs a threshold or an accuracy")
     forms = [form or choose_format(out), *map(choose_format, outputs[1:])]
     here = open_source(path, separator=separator, quoting=quoting).names()
     names = choose_tasks(model, tasks, len(text) if text else None, here)
@@ -209,7 +207,7 @@ def answer_file(
     survey = file.survey(reading)
     columns = rename_taken(chosen, survey.schema.names)
     formats = {p: FORMATS[f](survey.schema, columns) for p, f in zip(outputs, forms, strict=True)}
-    # What is left as it is has no name here, as in journals that were begun before it could be set.
+    # Defaults are left out, as in journals of versions without these settings.
     read_as = {"separator": separator} if separator is not None else {}
     read_as |= {} if quoting else {"quoting": "no"}
     settings = {
@@ -254,7 +252,7 @@ def open_records(
     quoting: bool = True,
     skip_empty: bool = False,
 ) -> RecordFile:
-    """Open a file to be answered; rows that no recipe has a name for are numbered."""
+    """Open a file to predict; if it has no id column of the recipe, rows are numbered."""
     ids = [model.config.tasks[column.task].id for column in columns]
     texts = [name for column in columns for name in column.text]
     named = ["id", *(name for name in ids if name)]
@@ -264,7 +262,7 @@ def open_records(
 
 
 def check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:
-    """Refuse files that are not there, and outputs that are or cannot be."""
+    """Raise an error for missing inputs and for outputs that exist or cannot be written."""
     if not path.is_file():
         if path.is_dir():
             raise UsageError(f"{path} is a folder; name one of its files")
@@ -272,19 +270,19 @@ def check_paths(path: Path, outputs: Sequence[Path], *, resume: bool) -> None:
     going_on = resume and journal_place(outputs[0]).exists()
     for i, output in enumerate(outputs):
         if output.resolve() in [path.resolve(), *(o.resolve() for o in outputs[:i])]:
-            raise UsageError(f"{output} is named twice; what is written is a file of its own")
+            raise UsageError(f"{output} is named twice; choose a different file for each output")
         if not output.parent.is_dir():
             raise UsageError(f"there is no folder {output.parent} for {output}")
         if output.exists() and not going_on:
-            raise UsageError(f"{output} exists already and is not overwritten; name another file")
+            raise UsageError(f"{output} exists already and is not overwritten; choose another file")
 
 
 @contextmanager
 def interruptible(journal: Journal, total: int, command: str) -> Iterator[None]:
-    """Say how to go on where the user stops it."""
+    """On Ctrl-C, say how to continue."""
     try:
         yield
     except KeyboardInterrupt:
         raise Interrupted(
-            f"stopped; {journal.saved_rows:,} of {total:,} rows are kept. Go on with: {command}"
+            f"stopped; {journal.saved_rows:,} of {total:,} rows are kept. Continue with: {command}"
         ) from None

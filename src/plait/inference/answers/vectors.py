@@ -1,4 +1,4 @@
-"""A file of any size becomes a file of vectors, one a row and in its order."""
+"""Embed a file of any size into a file with one vector per row, in order."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from plait.inference.predictor import SingleModel
 
     Vectors = NDArray[np.float32]
-    """[rows, width]; what is not a number in a row without a text."""
+    """[rows, width]; NaN for rows without a text."""
 
 CHUNK = 1024
-"""Rows at a time, among which those of like length are found."""
+"""Rows per chunk, which are sorted by length into batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,18 @@ class FileVectors:
     num_rows: int
     width: int
     num_empty: int = 0
-    """Rows that lack a text, and so a vector."""
+    """Rows without a text, which have no vector."""
 
 
 # --- formats -----------------------------------------------------------------------------
 
 
 class VectorFormat(Growing, ABC):
-    """How rows with their vectors are written."""
+    """A format of rows with vectors."""
 
     def __init__(self, schema: pa.Schema, num_rows: int, width: int):
         self.schema, self.num_rows, self.width = schema, num_rows, width
-        """The rows' own columns; how many rows and numbers a row there will be."""
+        """Set the columns of the input, the number of rows and the width of the vectors."""
         self.name = "vector"
         """Of the vectors' column."""
         while self.name in schema.names:
@@ -66,7 +66,7 @@ class VectorFormat(Growing, ABC):
 
 
 class Npy(VectorFormat):
-    """NumPy's own: the numbers alone, which `numpy.load(..., mmap_mode="r")` reads in place."""
+    """NumPy's format, without the columns of the input; supports `numpy.load(mmap_mode="r")`."""
 
     def head(self) -> bytes:
         """Return the array's type and shape."""
@@ -83,13 +83,13 @@ class Npy(VectorFormat):
 
 
 class JsonlVectors(VectorFormat):
-    """An object a line: the row's own keys, and a list."""
+    """One JSON object per line: the row's keys, and the vector as a list."""
 
     def encode(self, records: Records, vectors: Vectors) -> bytes:
         """Return a line for each row."""
         lines = []
         for row, vector in zip(records.rows(), vectors.tolist(), strict=True):
-            # Nine digits are all that a number of 32 bits has.
+            # Nine digits are enough to write a 32-bit float exactly.
             numbers = [float(f"{number:.9g}") for number in vector]
             row[self.name] = None if np.isnan(vector[0]) else numbers
             lines.append(json_line(row))
@@ -97,22 +97,22 @@ class JsonlVectors(VectorFormat):
 
 
 class ParquetVectors(VectorFormat):
-    """Parquet: the file's columns, and one of lists.
+    """Parquet: the columns of the input, and a column of lists.
 
-    Not lists of a fixed size: many readers cannot take those where one is missing.
+    The lists are not fixed-size, because many readers do not support missing values there.
     """
 
     @property
     def whole(self) -> pa.Schema:
-        """The schema with the vectors."""
+        """Set the columns, including the vectors."""
         return self.schema.append(pa.field(self.name, pa.list_(pa.float32())))
 
     def head(self) -> bytes:
-        """Return the schema of a stream of Arrow's."""
+        """Return the schema of the Arrow stream."""
         return bytes(self.whole.serialize())
 
     def encode(self, records: Records, vectors: Vectors) -> bytes:
-        """Return the rows as one batch of the stream."""
+        """Return the rows as one record batch of the stream."""
         empty = np.isnan(vectors[:, 0]) if len(vectors) else np.zeros(0, dtype=bool)
         flat = pa.array(np.ascontiguousarray(vectors[~empty], dtype=np.float32).reshape(-1))
         ends = np.append(0, np.cumsum(np.where(empty, 0, self.width)))
@@ -123,7 +123,7 @@ class ParquetVectors(VectorFormat):
         return bytes(pa.record_batch(arrays, schema=self.whole).serialize())
 
     def finish(self, part: Path, path: Path) -> None:
-        """Lay the stream out as Parquet."""
+        """Convert the stream to Parquet."""
         lay_out(part, path, self.whole)
 
 
@@ -135,20 +135,20 @@ VECTOR_FORMATS: dict[str, type[VectorFormat]] = {
 
 
 def choose_vector_format(path: Path) -> str:
-    """Return the name of a file's format, by its ending."""
+    """Return the format of a file, chosen by its ending."""
     name = path.suffix.lower().removeprefix(".")
     if name in VECTOR_FORMATS:
         return name
-    raise UsageError(f"{path} should end in .npy, .parquet or .jsonl, which vectors are written to")
+    raise UsageError(f"{path} should end in .npy, .parquet or .jsonl")
 
 
 # --- reading and embedding ---------------------------------------------------------------
 
 
 def choose_column(model: SingleModel, names: Sequence[str]) -> str:
-    """Choose which of a file's columns to embed: one that a task on single texts reads, or `text`.
+    """Return the column to embed: one that a task on single texts reads, or `text`.
 
-    Whatever it is called, a file's only column is meant.
+    If the file has a single column, it is that column.
     """
     specs = [model.task(task).spec for task in model.tasks]
     read = {spec.text[0] for spec in specs if not spec.is_pair}
@@ -156,7 +156,7 @@ def choose_column(model: SingleModel, names: Sequence[str]) -> str:
         if len(found := known & set(names)) == 1:
             return found.pop()
     there = ", ".join(map(repr, names))
-    raise UsageError(f"say which column to embed, with --column (from Python, text): {there}")
+    raise UsageError(f"name the column to embed with --column (in Python: text): {there}")
 
 
 def embed_records(
@@ -167,7 +167,7 @@ def embed_records(
     width: int,
     normalize: bool = False,
 ) -> Iterator[tuple[Records, Vectors]]:
-    """Embed one column of rows, in their order; `normalize` makes vectors of length 1."""
+    """Embed one column of rows, in order; with `normalize`, vectors have length 1."""
     for records in slices:
         texts = [text for (text,) in records.examples([column])]
         full = [i for i, text in enumerate(texts) if text.strip()]
@@ -181,7 +181,7 @@ def embed_records(
 
 
 def count_width(model: SingleModel) -> int:
-    """Return how many numbers a vector has."""
+    """Return the width of the vectors."""
     return int(model.embed(["a"]).shape[1])
 
 
@@ -203,7 +203,8 @@ def embed_file(
 ) -> FileVectors:
     """Embed every row of a file into another one.
 
-    `text` is the column; the others are as `plait.inference.answers.stream.answer_file` has them.
+    `text` is the column; for the other parameters, see
+    `plait.inference.answers.stream.answer_file`.
     """
     check_paths(path, [out], resume=resume)
     shape = form or choose_vector_format(out)

@@ -1,4 +1,4 @@
-"""A model's figures are compared with the best simple baseline of each task."""
+"""Compare a model's scores with the best simple baseline of each task."""
 
 from __future__ import annotations
 

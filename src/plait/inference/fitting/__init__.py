@@ -1,1 +1,1 @@
-"""A run's answers to dev, or to rows it left out, fit what scales its probabilities."""
+"""Calibrate a run on its predictions for dev, or for training rows that it left out."""

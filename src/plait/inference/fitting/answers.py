@@ -1,4 +1,4 @@
-"""A run and its dev rows, or those it left out, become answers, kept under what they depend on.
+"""Predict a run's dev rows, or the training rows that it left out, and cache the predictions.
 
 answers/                one array per task, named by a hash of weights, plugins, data and precision
 """
@@ -37,39 +37,38 @@ FOLDER = "answers"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskAnswers:
-    """What a model says to the dev rows of one task, and what is true."""
+    """A model's predictions for the dev rows of one task, and the labels."""
 
     spec: TaskSpec
     metric: str
-    """The figure that stands for the task."""
+    """The task's metric."""
     dataset: Dataset
     labels: Floats
     uncalibrated: Floats
-    """Probabilities [rows, classes] or scores [rows], as the model gives them."""
+    """Uncalibrated probabilities [rows, classes] or scores [rows]."""
     scaling: Scaling | None
-    """What the probabilities are scaled by; None where nobody calibrated them."""
+    """The saved calibration; None if the model is not calibrated."""
 
     @property
     def answers(self) -> Floats:
-        """What `plait predict` would say."""
+        """The predictions with calibration, as in `plait predict`."""
         return self.uncalibrated if self.scaling is None else self.scaling(self.uncalibrated)
 
     @property
     def groups(self) -> Hashes | None:
-        """A key per row that rows have in common which belong together, as in folds.
+        """A key per row; rows of the same group have the same key, as in folds.
 
-        None where nobody knows: `group` is a column of training files, which files of dev need
-        not have. Rows of dev are each taken for themselves.
+        None for dev rows: `group` is a column of training files, and dev files need not have it.
         """
         find = self.dataset.find_groups
         return None if find is None else find()
 
     def score(self) -> TaskScores:
-        """Return every figure of the answers."""
+        """Return all metrics of the predictions."""
         return self.spec.kind.score(self.labels, self.answers)
 
     def has_rows_of(self, other: TaskAnswers) -> bool:
-        """Say whether both answer the same rows with the same labels, in the same order."""
+        """Return whether both have the same rows and labels, in the same order."""
         mine, theirs = self.dataset.fingerprints, other.dataset.fingerprints
         return (
             self.spec.kind == other.spec.kind
@@ -82,18 +81,18 @@ class TaskAnswers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PooledAnswers:
-    """What several models say to rows of one task, each to its own, and what is true."""
+    """Predictions of several models for one task, each for its own rows, and the labels."""
 
     spec: TaskSpec
     labels: Floats
     uncalibrated: Floats
-    """Probabilities [rows, classes], as the models give them."""
+    """Uncalibrated probabilities [rows, classes]."""
     groups: Hashes
-    """As of the answers of one; where nobody knows, several answers to one row belong together."""
+    """As for a single model; without groups, all predictions for one row form a group."""
 
     @classmethod
     def of(cls, parts: Sequence[TaskAnswers]) -> PooledAnswers:
-        """Put the answers of several to the same task together, one after the other."""
+        """Concatenate the predictions of several models for the same task."""
         groups = [(part.groups, part.dataset) for part in parts]
         return cls(
             parts[0].spec,
@@ -112,10 +111,9 @@ def answer_dev(
     reading: Progress | None = None,
     answering: Progress | None = None,
 ) -> tuple[Answerer, dict[str, TaskAnswers]]:
-    """Load a run, or an ensemble, and answer the dev rows of its tasks; none without dev files.
+    """Load a run or an ensemble, and predict the dev rows of its tasks.
 
-    What was answered before is taken from the folder. A folder that cannot be written to is
-    left as it is.
+    Predictions are cached in the folder if it is writable. The result is empty without dev files.
     """
     model = load(run, device=device) if calibrated else load_to_calibrate(run, device=device)
     datasets = model.load_split("dev", data=data, progress=reading)
@@ -130,9 +128,9 @@ def answer_left_out(
     reading: Progress | None = None,
     answering: Progress | None = None,
 ) -> tuple[Answerer, dict[str, TaskAnswers]]:
-    """Load a run and answer the training rows that it left out, of each task's first file.
+    """Load a run and predict the training rows that it left out, of each task's first file.
 
-    Tasks of which it left none out are not among the answers.
+    Tasks without left-out rows are not in the result.
     """
     model = load(run, device=device, calibrated=False)
     config = _read_left_out(model.config, run)
@@ -144,16 +142,16 @@ def answer_left_out(
 
 
 def _read_left_out(config: RunConfig, run: Path) -> RunConfig:
-    """Return a recipe whose dev rows are those that a run left out.
+    """Return a recipe whose dev rows are the rows that a run left out.
 
-    Files beyond a task's first add rows that may ask for other answers than dev does.
+    Only the first training file is used: other files may be labelled differently from dev.
     """
     if not config.data.leave_out:
         raise UsageError(
-            f"{run} left no training rows out; train it with data.folds and data.leave_out = true, "
-            "or by a recipe with ensemble.folds"
+            f"{run} left out no training rows; train it with data.folds and data.leave_out = true, "
+            "or with a recipe that sets ensemble.folds"
         )
-    every = {"count": None, "fraction": None}  # what was not drawn was not trained on either
+    every = {"count": None, "fraction": None}  # rows that were not drawn were not trained on
     tasks = {
         name: task.model_copy(update={"train": task.train[:1], **every})
         for name, task in config.tasks.items()
@@ -165,9 +163,9 @@ def _read_left_out(config: RunConfig, run: Path) -> RunConfig:
 def _answer(
     model: Answerer, datasets: dict[str, Dataset], device: str, answering: Progress | None
 ) -> dict[str, TaskAnswers]:
-    """Answer rows, or take what was answered before from the model's folder."""
+    """Predict rows, or return their predictions from the cache in the model's folder."""
     watched = model if answering is None else model.watched(answering)
-    # Devices and precisions round differently.
+    # Devices and precisions round differently, so they are in the key.
     depends = [model.identify(), choose_device(device).type, model.config.precision]
     depends += _hash_plugins(model)
     found = {}
@@ -192,7 +190,7 @@ def _answer(
 
 
 def _hash_plugins(model: Answerer) -> list[str]:
-    """Return the hashes of the user's files that answers go through, of all members."""
+    """Return the hashes of the plugins of all members."""
     members = model.members if isinstance(model, Ensemble) else (model,)
     return [digest for member in members for digest in hash_plugins(member.config).values()]
 
@@ -210,7 +208,7 @@ def _read(path: Path, num_rows: int) -> Floats | None:
 
 
 def _write(path: Path, answers: Floats) -> None:
-    with suppress(OSError, DiskFullError):  # they can be had again
+    with suppress(OSError, DiskFullError):  # they can be computed again
         path.parent.mkdir(exist_ok=True)
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             np.save(file, answers, allow_pickle=False)

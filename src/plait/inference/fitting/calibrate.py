@@ -1,4 +1,4 @@
-"""A run's answers become what its probabilities are scaled by from then on."""
+"""Fit and save the calibration of a run or an ensemble."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from plait.inference.predictor import Answerer, Progress
 
     Told = Mapping[str, TaskAnswers | PooledAnswers]
-    """Answers and labels by task, which tell how far to believe a model."""
+    """Predictions and labels by task."""
 
-UNTOLD = ("about", "data.", "device", "name", "precision", "seed")
-"""Settings, as they begin, in which a run and one that left rows out may well differ."""
+IGNORED_SETTINGS = ("about", "data.", "device", "name", "precision", "seed")
+"""Prefixes of settings that may differ between a run and the run that left rows out."""
 
 
 def calibrate(
@@ -48,12 +48,12 @@ def calibrate(
     answering: Progress | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Fit]:
-    """Fit one temperature per task of classes on dev, and keep them with the model.
+    """Fit one temperature per classification task on dev, and save them with the model.
 
-    With `left_out` on training rows that the run left out; of an ensemble, each member is fitted
-    on those that it left out itself, and results are by member and task. With `offsets` each class
-    has one, too. `note` hears which tasks are left as they are, and why; and where it is `lenient`,
-    which models, whose rows tell nothing.
+    With `left_out`, fit on the training rows that the run left out; each member of an ensemble is
+    fitted on its own left-out rows, and the results are by member and task. With `offsets`, also
+    fit an offset per class. `note` is called with the tasks that are skipped and why. With
+    `lenient`, a model that cannot be calibrated is also skipped; otherwise it raises an error.
     """
     folder = Path(run)
     if not left_out:
@@ -68,16 +68,16 @@ def calibrate(
         model, answers = answer_left_out(
             place, data=data, device=device, reading=reading, answering=answering
         )
-        told = _told_of(whose, note)
+        prefixed = _prefix_notes(whose, note)
         for name, task in model.config.tasks.items():
             if task.kind.can_scale and name not in answers:
-                told(f"{name} is left as it is: no row of it was left out")
-        fits = _keep(model, answers, "left-out", told, offsets=offsets, lenient=lenient)
+                prefixed(f"{name} skipped: the run left out none of its rows")
+        fits = _keep(model, answers, "left-out", prefixed, offsets=offsets, lenient=lenient)
         found |= {f"{whose}{task}": fit for task, fit in fits.items()}
     return found
 
 
-def _told_of(whose: str, note: Callable[[str], None]) -> Callable[[str], None]:
+def _prefix_notes(whose: str, note: Callable[[str], None]) -> Callable[[str], None]:
     return lambda text: note(f"{whose}{text}")
 
 
@@ -92,10 +92,10 @@ def borrow(
     answering: Progress | None = None,
     note: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Fit]:
-    """Fit what suits the answers of `source` to rows that it left out, and keep it with `run`.
+    """Fit on the rows that `source` left out, and save the calibration with `run`.
 
-    Both are runs or ensembles. Rows that the members of `source` left out tell of each task
-    together; what they tell is kept in every member of `run`, which itself may know those rows.
+    Both are runs or ensembles. The left-out rows of all members of `source` are pooled; the result
+    is saved in every member of `run`, which may have been trained on those rows.
     """
     folder, other = Path(run), Path(source)
     places, mine = read_outlines(folder)
@@ -103,13 +103,13 @@ def borrow(
     shared = [name for name, meaning in mine.items() if theirs.get(name) == meaning]
     for name in mine:
         if TASK_KINDS[mine[name]["kind"]].can_scale and name not in shared:
-            why = "has another meaning in" if name in theirs else "is no task of"
-            note(f"{name} is left as it is: it {why} {other}")
+            why = "has other labels in" if name in theirs else "is not a task of"
+            note(f"{name} skipped: it {why} {other}")
     if changed := _compare(RunFolder(places[0]), RunFolder(members[0])):
         more = f", and {counted(len(changed) - 1, 'setting')} more" if changed[1:] else ""
         note(
-            f"{other} was trained otherwise than {folder} ({changed[0]}{more}): what suits the one "
-            "may suit the other less"
+            f"{other} and {folder} were trained with different settings ({changed[0]}{more}): the "
+            "calibration may fit less well"
         )
     found: dict[str, list[TaskAnswers]] = {name: [] for name in shared}
     for place in members:
@@ -120,7 +120,7 @@ def borrow(
             found[name].append(answers[name])
     for name, parts in found.items():
         if TASK_KINDS[mine[name]["kind"]].can_scale and not parts:
-            note(f"{name} is left as it is: no row of it was left out by {other}")
+            note(f"{name} skipped: {other} left out none of its rows")
     pooled = {name: PooledAnswers.of(parts) for name, parts in found.items() if parts}
     fits, reason = _fit(other, pooled, "left-out", note, offsets=offsets)
     if reason:
@@ -132,9 +132,9 @@ def borrow(
 
 
 def _compare(mine: RunFolder, theirs: RunFolder) -> list[str]:
-    """List the settings in which two runs' training differs, by more than rows and chance."""
-    told = differences(theirs.read_config(), mine.read_config())
-    return [line for line in told if not line.startswith(UNTOLD)]
+    """List the settings that differ between two runs, without IGNORED_SETTINGS."""
+    lines = differences(theirs.read_config(), mine.read_config())
+    return [line for line in lines if not line.startswith(IGNORED_SETTINGS)]
 
 
 def _keep(
@@ -146,7 +146,7 @@ def _keep(
     offsets: bool,
     lenient: bool,
 ) -> dict[str, Fit]:
-    """Fit what suits the answers of a model, and keep it in its folder."""
+    """Fit a model's calibration, and save it in its folder."""
     fits, reason = _fit(model.folder, answers, rows, note, offsets=offsets)
     if reason and lenient:
         note(f"not calibrated: {reason}")
@@ -160,13 +160,13 @@ def _keep(
 def _fit(
     folder: Path, answers: Told, rows: str, note: Callable[[str], None], *, offsets: bool
 ) -> tuple[dict[str, Fit], str]:
-    """Fit what suits the answers to these rows, or say why nothing does."""
+    """Fit the calibration on these rows; return it, or the reason why it cannot be fitted."""
     chosen, reason = _choose(folder, answers, rows, note)
     fits = {}
     for name, task in chosen.items():
         shifts = offsets and tells_offsets(task.labels, task.uncalibrated)
         if offsets and not shifts:
-            note(f"{name} gets no offsets: they take {FEWEST} {rows} rows of each class at least")
+            note(f"{name} gets no offsets: each class needs at least {FEWEST} {rows} rows")
         fits[name] = fit(task.labels, task.uncalibrated, offsets=shifts, groups=task.groups)
     return fits, reason
 
@@ -181,37 +181,37 @@ def _write(
 def _choose(
     folder: Path, answers: Told, rows: str, note: Callable[[str], None]
 ) -> tuple[dict[str, TaskAnswers | PooledAnswers], str]:
-    """Return the tasks that can be calibrated on these rows, or why there is none to calibrate.
+    """Return the tasks that can be calibrated on these rows, or the reason if no task can.
 
-    `note` hears why others cannot be.
+    `note` is called with the reason for each skipped task.
     """
-    told = {name: task for name, task in answers.items() if task.spec.kind.can_scale}
+    scalable = {name: task for name, task in answers.items() if task.spec.kind.can_scale}
     for name, task in answers.items():
         if task.spec.kind.form == "independent":
-            note(f"{name} is left as it is: a temperature is for one answer a row, not for several")
-    if not told:
+            note(f"{name} skipped: temperature scaling does not apply to multi-label tasks")
+    if not scalable:
         return {}, (
-            f"{folder} has no task of classes, or of yes and no, with {rows} rows; "
-            "only probabilities of those are calibrated"
+            f"{folder} has no task of kind classes or binary with {rows} rows; other kinds cannot "
+            "be calibrated"
         )
-    for name, task in list(told.items()):
+    for name, task in list(scalable.items()):
         if not tells_temperature(task.labels, task.uncalibrated):
-            del told[name]
+            del scalable[name]
             right = int((task.uncalibrated.argmax(axis=1) == task.labels).sum())
-            reason = f"of its {len(task.labels)} {rows} rows {right} are right"
+            reason = f"{right} of its {len(task.labels)} {rows} rows are right"
             if len(task.labels) < 2:
                 reason = f"it has {counted(len(task.labels), f'{rows} row')}"
-            note(f"{name} is left as it is: {reason}, which tells no temperature")
-    if not told:
+            note(f"{name} skipped: {reason}, too few right or wrong ones to fit a temperature")
+    if not scalable:
         return {}, (
-            f"{rows} rows tell no temperature for any task of {folder}: it takes {FEWEST} right "
-            f"and {FEWEST} wrong answers at least"
+            f"no task of {folder} can be calibrated: a temperature needs at least {FEWEST} right "
+            f"and {FEWEST} wrong predictions on {rows} rows"
         )
-    return told, ""
+    return scalable, ""
 
 
 def undo(run: str | Path, *, left_out: bool = False) -> bool:
-    """Take a calibration away, with `left_out` those of all members; say whether there was one."""
+    """Remove a calibration, with `left_out` those of all members; return whether there was one."""
     folder = Path(run)
     if not is_ensemble(folder) and not (folder / "recipe.toml").is_file():
         raise RunError(f"there is no run at {folder}")

@@ -1,4 +1,4 @@
-"""A recipe and a space of settings become trials, and the best of them a recipe."""
+"""Hyperparameter search: train trials with Optuna and save the best one as a recipe."""
 
 from plait.scale.search.request import Search, find_runs
 from plait.scale.search.results import Trial

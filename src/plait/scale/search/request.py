@@ -1,4 +1,4 @@
-"""What is searched, where and how; and the recipes of its runs."""
+"""The options of a search, and the recipes of its runs."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is searched, where and how."""
+    """The options of a search."""
 
     recipe: str
     out: Path
     overrides: tuple[str, ...] = ()
     data: str | None = None
     folds: int | None = None
-    """Deal the training rows into so many parts; dev is left alone."""
+    """Number of folds of the training rows; None scores on dev."""
     num_runs: int = 1
-    """Parts that stand for dev in turn."""
+    """Number of folds that are used as dev set in turn."""
     num_trials: int = 20
-    """In all, earlier sittings included."""
+    """Total number of trials, including those of earlier starts."""
     num_jobs: int | None = None
-    """Trials at a time: one, or as many as a cluster has room for, unless given."""
+    """Trials at once; if None, one on this machine, and as many as fit on a Ray cluster."""
     engine: Engine = field(default_factory=Engine)
-    """Who works on them."""
+    """Where the trials run."""
     prune: bool = True
-    """Whether to give up a trial that is behind the median of the others."""
+    """Whether to stop trials below the median early."""
 
     def read_config(self) -> RunConfig:
-        """Read the recipe with its space, and refuse what no trial could be made of."""
+        """Read the recipe with its space; raise an error if no trial can be made of them."""
         config = read_recipe(self.recipe, self.overrides)
         config = config.model_copy(update={"search": spell_teachers(config.search)})
         check_space(config, self.recipe, self.overrides)
         if self.folds is None and not any(task.dev_files for task in config.tasks.values()):
             raise RecipeError(
-                f"{self.recipe} names no dev files to choose by; hold out some of the training "
-                "rows with --holdout 0.1"
+                f"{self.recipe} has no dev files to score trials on; hold out training rows with "
+                "--holdout 0.1"
             )
         return self._fold(config, 1)
 
     def trial_config(self, settings: dict[str, Any], fold: int = 1) -> RunConfig:
-        """Make the recipe of a run with some settings."""
+        """Return the recipe of a run with these settings."""
         more = [write_override(key, value) for key, value in settings.items()]
         config = read_recipe(self.recipe, [*self.overrides, *more])
         return self._fold(config.model_copy(update={"search": SearchConfig()}), fold)
@@ -63,9 +63,9 @@ class Search:
 
 
 def find_runs(folds: int | None, holdout: float | None) -> tuple[int | None, int]:
-    """Turn --folds or --holdout into the parts that rows are dealt into, and the runs of a trial.
+    """Return the number of folds and the runs per trial that --folds or --holdout ask for.
 
-    A share becomes the nearest one-in-N.
+    A holdout share is rounded to the nearest 1/N.
     """
     if folds is not None and holdout is not None:
         raise UsageError("give --folds or --holdout, not both")

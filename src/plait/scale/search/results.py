@@ -1,4 +1,4 @@
-"""Trials become a table, and the best of them a recipe that trains as it stands."""
+"""Write the trials as a table, and the best trial as a complete recipe."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial, as far as it is."""
+    """The state of one trial."""
 
     number: int
     """From 1."""
     state: str
     """running, done, pruned or failed."""
     figure: float | None
-    """What the recipe's `select` names; of one that was not finished, the best so far."""
+    """The score that the recipe's `select` names; the best so far if the trial is unfinished."""
     settings: dict[str, Any]
     folder: Path
     evaluations: int
     seconds: float | None
     note: str = ""
-    """Why it failed, or whose settings it had."""
+    """Why the trial failed, or which earlier trial has the same settings."""
 
 
 def rank(trials: Iterable[Trial]) -> list[Trial]:
-    """Put finished trials first, the highest figure before the others, the older of equals."""
+    """Sort trials: finished ones first, by decreasing score, then by number."""
 
     def place(trial: Trial) -> tuple[bool, float, int]:
         figure = float("-inf") if trial.figure is None else trial.figure
@@ -84,7 +84,7 @@ def write_best(
     overrides: Sequence[str],
     data: str | None,
 ) -> None:
-    """Write best.toml: what `config` is, as an extension of the recipe it was made of."""
+    """Write best.toml: `config` as an extension of the searched recipe."""
     path = out / "best.toml"
     wanted = {"name": f"{config.name}-best", "search": SearchConfig()}
     if data is not None:
@@ -102,13 +102,13 @@ def write_best(
     }
     write_text(path, tomli_w.dumps(table))
     written = read_recipe(path).model_copy(update={"search": SearchConfig()})
-    # Laid over a part of the same name, a table keeps settings that an override replaces.
+    # A table merged over a part of the same name keeps settings that an override would replace.
     if differences(written, config):
         write_text(path, to_toml(config))
 
 
 def _name_from(out: Path, recipe: str) -> str:
-    """Name a recipe as seen from the folder."""
+    """Return a recipe's path relative to the folder."""
     if not recipe.endswith(".toml"):
         return recipe
     path = Path(recipe).resolve()

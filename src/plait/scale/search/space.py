@@ -1,4 +1,4 @@
-"""A written space becomes Optuna's distributions, and what is drawn from them overrides."""
+"""Convert a recipe's search space to Optuna's distributions, and drawn values to overrides."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from plait.config import RangeConfig
 
 FIXED = {
-    "name": "it says nothing of how a run trains",
-    "search": "it says nothing of how a run trains",
-    "seed": "a trial that wins by its seed wins by luck",
-    "select": "trials with different figures cannot be compared",
-    "data.folds": "trials scored on different rows cannot be compared",
-    "data.fold": "trials scored on different rows cannot be compared",
+    "name": "it does not change the training",
+    "search": "it does not change the training",
+    "seed": "the best seed is the best by chance",
+    "select": "different scores cannot be compared",
+    "data.folds": "scores on different rows cannot be compared",
+    "data.fold": "scores on different rows cannot be compared",
 }
-"""What a search may not set, and why."""
+"""Settings that cannot be searched, and why."""
 
 
 def spell_teachers(search: SearchConfig) -> SearchConfig:
-    """Spell every teacher among a space's values one way, so that one folder is one value."""
+    """Normalise the paths of teachers in a space, so that each folder is one value."""
     space = {}
     for key, choices in search.space.items():
         values = [_spell(key.rpartition(".")[2], value) for value in choices.values or ()]
         once = {json.dumps(value): value for value in values}
-        told = {"values": tuple(once.values())} if values else {}
-        space[key] = choices.model_copy(update=told)
+        update = {"values": tuple(once.values())} if values else {}
+        space[key] = choices.model_copy(update=update)
     return search.model_copy(update={"space": space})
 
 
 def _spell(key: str, value: Any) -> Any:
-    """Spell a teacher from here where it lies below, else whole; look into tables."""
+    """Write a teacher's path relative to the current folder if below it, else absolute."""
     if isinstance(value, dict):
         return {inner: _spell(inner, below) for inner, below in value.items()}
     if key != "teacher" or not isinstance(value, str) or not value:
@@ -48,10 +48,10 @@ def _spell(key: str, value: Any) -> Any:
 
 
 def check_space(config: RunConfig, recipe: str, overrides: Sequence[str]) -> None:
-    """Refuse a space with a key or a value that no run could have, before any trial.
+    """Raise an error for a space with an invalid key or value, before any trial.
 
-    Each end of a range and each value is tried by itself; what goes wrong only together with
-    another is found by the trial that has both.
+    Each value and both ends of each range are tested separately; an invalid combination of values
+    makes a trial fail.
     """
     space = config.search.space
     if not space:
@@ -70,8 +70,8 @@ def check_space(config: RunConfig, recipe: str, overrides: Sequence[str]) -> Non
         for setting in overrides:
             given = setting.partition("=")[0].strip()
             if given == key or given.startswith(f"{key}.") or key.startswith(f"{given}."):
-                raise UsageError(f"{setting!r} sets what the space searches ({key}); leave one out")
-    Plan.build(config)  # what is wrong without the space is not its fault
+                raise UsageError(f"{setting!r} sets {key}, which the space searches; remove one")
+    Plan.build(config)  # report errors of the recipe itself first
     for key, choices in space.items():
         for value in choices.values or (choices.low, choices.high):
             try:
@@ -81,7 +81,7 @@ def check_space(config: RunConfig, recipe: str, overrides: Sequence[str]) -> Non
 
 
 def find_distributions(space: Mapping[str, RangeConfig]) -> dict[str, Any]:
-    """Turn ranges into Optuna's distributions."""
+    """Return Optuna's distributions of some ranges."""
     from optuna.distributions import (
         CategoricalDistribution,
         FloatDistribution,
@@ -91,7 +91,7 @@ def find_distributions(space: Mapping[str, RangeConfig]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, choices in space.items():
         if choices.values is not None:
-            # As JSON: a study keeps nothing but words and numbers, and a part may be a table.
+            # As JSON: a study stores only strings and numbers, and a part may be a table.
             found[key] = CategoricalDistribution([json.dumps(value) for value in choices.values])
             continue
         low, high = choices.low, choices.high
@@ -109,7 +109,7 @@ def find_distributions(space: Mapping[str, RangeConfig]) -> dict[str, Any]:
 
 
 def read_settings(space: Mapping[str, RangeConfig], drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn what Optuna drew into the keys' values, in the order of the space."""
+    """Return the values that Optuna drew, in the order of the space."""
     return {
         key: json.loads(drawn[key]) if choices.values is not None else drawn[key]
         for key, choices in space.items()
@@ -117,7 +117,7 @@ def read_settings(space: Mapping[str, RangeConfig], drawn: Mapping[str, Any]) ->
 
 
 def write_override(key: str, value: Any) -> str:
-    """Write a setting as `-o` takes it."""
+    """Write a setting in the syntax of `-o`."""
     return f"{key}={show(value)}"
 
 
@@ -127,5 +127,5 @@ def show(value: Any) -> str:
         return "{" + ", ".join(f"{json.dumps(k)} = {show(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(show, value)) + "]"
-    # JSON's words, numbers and booleans are TOML's.
+    # Strings, numbers and booleans are written equally in JSON and TOML.
     return json.dumps(value, ensure_ascii=False)

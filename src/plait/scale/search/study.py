@@ -1,10 +1,10 @@
-"""A recipe and a space become trials, each a run, and the best of them a recipe.
+"""Run the trials of a search, and write the best one as a recipe.
 
-study.db     Optuna's study: what was tried, and what came of it
+study.db     Optuna's study: settings and scores of the trials
 search.toml  the recipe and the space, resolved
 trials/NNN/  a trial's run, or a run for each fold
-trials.csv   every trial with its settings and figure
-best.toml    a recipe of the best settings, to train
+trials.csv   every trial with its settings and score
+best.toml    a recipe with the best settings
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from plait.config import read_resolved, to_toml
 from plait.data.storage import write_text
 from plait.errors import Interrupted, RecipeError, ResourceError, RunError, UsageError
 from plait.inference.folders import RunFolder, list_changes, take_lock
-from plait.scale.crew import DONE, FAILED, LOST, SPENT
-from plait.scale.hiring import hired
+from plait.scale.factory import open_pool
+from plait.scale.pool import DONE, FAILED, LOST, SPENT
 from plait.scale.running import find_needs
 from plait.scale.search.request import Search
 from plait.scale.search.results import Trial, rank, write_best, write_trials
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plait.config import RunConfig
-    from plait.scale import Crew, Message
+    from plait.scale import Message, WorkerPool
 
 STUDY = "search"
-"""The study's name inside its file, which holds no other."""
+"""The study's name in its file."""
 
 AS = "as"
-"""Attribute of a trial that had another's settings, and so its figure."""
+"""Attribute of a trial: the earlier trial with the same settings, whose score it gets."""
 
 NUM_RUNS = "num_runs"
-"""Attribute of the study: the runs of each trial."""
+"""Attribute of the study: the runs per trial."""
 
 ERROR = "error"
-"""Attribute of a trial that failed: why, in a sentence."""
+"""Attribute of a failed trial: the error message."""
 
 
 def run_search(
@@ -55,11 +55,11 @@ def run_search(
     hear: Callable[[Trial], None] = lambda _: None,
     note: Callable[[str], None] = lambda _: None,
 ) -> list[Trial]:
-    """Search, or go on where an earlier sitting ended; return every trial, the best first.
+    """Run or continue a search; return every trial, the best first.
 
-    `hear` is called when a trial begins and when it ends, `note` with a sentence where a worker
-    was lost. With one job the same seed gives the same trials; `command` is how the user would
-    resume.
+    `hear` is called when a trial starts and when it ends, `note` with messages about lost workers.
+    With one job, the same seed gives the same trials. `command` is the command that resumes the
+    search.
     """
     try:
         import optuna
@@ -73,7 +73,7 @@ def run_search(
     with (
         _opened(search, config, resume=resume, command=command),
         _storage_explained(search.out, command),
-        hired(search.engine, num_places, search.out, note, gpu=config.device != "cpu") as crew,
+        open_pool(search.engine, num_places, search.out, note, gpu=config.device != "cpu") as pool,
     ):
         study = optuna.create_study(
             storage=f"sqlite:///{search.out.resolve() / 'study.db'}",
@@ -85,29 +85,29 @@ def run_search(
         before = study.user_attrs.get(NUM_RUNS, search.num_runs)
         if before != search.num_runs:
             raise RunError(
-                f"{search.out} was started with runs on {before} of the folds, not on "
-                f"{search.num_runs}; resume it unchanged, or search under another --out"
+                f"{search.out} was started with {before} runs per trial, not {search.num_runs}; "
+                "resume it with the same options, or choose another --out"
             )
         study.set_user_attr(NUM_RUNS, search.num_runs)
-        session = _Session(search, config, study, crew, hear)
+        session = _Session(search, config, study, pool, hear)
         try:
             session.run()
         except KeyboardInterrupt:
             session.stop()
             raise Interrupted(
-                f"stopped; every trial is kept in {search.out}. Go on with: {command}"
+                f"stopped; every trial is kept in {search.out}. Continue with: {command}"
             ) from None
     return rank(session.trials())
 
 
 @contextmanager
 def _opened(search: Search, config: RunConfig, *, resume: bool, command: str) -> Iterator[None]:
-    """Make the folder, or check that it is this search's, and keep others out of it."""
+    """Create the folder, or check that it holds this search; lock it for other processes."""
     out, kept = search.out, search.out / "search.toml"
     begun = out.exists() and (not out.is_dir() or any(i.name[0] != "." for i in out.iterdir()))
     if begun and not resume:
         raise RunError(
-            f"{out} exists already and is not overwritten; go on there with `{command}`, or "
+            f"{out} exists already and is not overwritten; continue with `{command}`, or "
             "choose another --out"
         )
     if resume and not kept.is_file():
@@ -118,7 +118,7 @@ def _opened(search: Search, config: RunConfig, *, resume: bool, command: str) ->
             more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             raise RunError(
                 f"{out} was started with another recipe or space ({'; '.join(changed[:5])}{more}); "
-                "resume it unchanged, or search under another --out"
+                "resume it with the same options, or choose another --out"
             )
     out.mkdir(parents=True, exist_ok=True)
     with RunFolder(out).lock.open("a") as file:
@@ -129,14 +129,14 @@ def _opened(search: Search, config: RunConfig, *, resume: bool, command: str) ->
 
 
 def _read_run(out: Path) -> dict[str, Any]:
-    """Return the run.json of a search's first run, if one was begun: it knows whole paths."""
+    """Return the run.json of the first run, which has absolute paths; empty without a run."""
     found = min(out.glob("trials/**/run.json"), default=None)
     return {} if found is None else RunFolder(found.parent).read_json(found)
 
 
 @contextmanager
 def _storage_explained(out: Path, command: str) -> Iterator[None]:
-    """Say in a sentence that the study cannot be written, as on a full disk."""
+    """Convert a database error, such as a full disk, to an error with one sentence."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import OperationalError
 
@@ -146,27 +146,27 @@ def _storage_explained(out: Path, command: str) -> Iterator[None]:
         cause = error.__cause__ if isinstance(error, StorageInternalError) else error
         reason = getattr(cause, "orig", None) or error
         raise ResourceError(
-            f"{out / 'study.db'} cannot be written: {reason}; mend that, and go on with: {command}"
+            f"{out / 'study.db'} cannot be written: {reason}; fix this and continue with: {command}"
         ) from error
 
 
 class _Session:
-    """One sitting of a search."""
+    """A search from its start or continuation until it stops."""
 
     def __init__(
         self,
         search: Search,
         config: RunConfig,
         study: Any,
-        crew: Crew,
+        pool: WorkerPool,
         hear: Callable[[Trial], None],
     ):
         self.search, self.config, self.study, self.hear = search, config, study, hear
-        self.crew = crew
+        self.pool = pool
         self.space = config.search.space
         self.distributions = find_distributions(self.space)
         self.active: dict[str, Any] = {}
-        """Trials under way, by their names."""
+        """Running trials by name."""
 
     # --- trials ---
 
@@ -196,32 +196,32 @@ class _Session:
         return self.search.out / "trials" / f"{number:03}"
 
     def run(self) -> None:
-        """Try until there are as many trials as asked for."""
+        """Run trials until the requested number is reached."""
         import optuna
 
         running = optuna.trial.TrialState.RUNNING
-        # What an earlier sitting was at when it ended is tried again, from its checkpoint.
+        # Trials that were running when the search stopped continue from their checkpoints.
         waiting = [
             optuna.trial.Trial(self.study, trial._trial_id)
             for trial in self.study.get_trials(deepcopy=False, states=(running,))
         ]
         while True:
-            while len(self.active) < self.crew.num_places:
+            while len(self.active) < self.pool.num_places:
                 trial = waiting.pop(0) if waiting else self._ask()
                 if trial is None:
                     break
                 self._start(trial)
             if not self.active:
                 return
-            for heard in self.crew.hear():
+            for heard in self.pool.hear():
                 self._listen(*heard)
 
     def _ask(self) -> Any:
-        """Draw a trial; one with the settings of an earlier one has its figure without a run."""
+        """Draw a trial; one with the settings of an earlier trial gets its score without a run."""
         import optuna
 
         while (number := len(self.study.get_trials(deepcopy=False))) < self.search.num_trials:
-            # Seeded by place, so that a resumed search draws what an unbroken one would have.
+            # Seeded by number, so that a resumed search draws the same trials.
             seed = np.random.SeedSequence([self.config.seed, number]).generate_state(1)[0]
             self.study.sampler = optuna.samplers.TPESampler(seed=int(seed))
             trial = self.study.ask(self.distributions)
@@ -244,7 +244,7 @@ class _Session:
 
     def _start(self, trial: Any) -> None:
         number, search = trial.number + 1, self.search
-        folder = self._folder(number).absolute()  # a worker may be anywhere
+        folder = self._folder(number).absolute()  # a worker may have another working directory
         settings = read_settings(self.space, trial.params)
         try:
             if search.num_runs == 1:
@@ -257,18 +257,18 @@ class _Session:
             return
         name = f"trial {number}"
         needs = find_needs([config for config, _ in runs], search.data)
-        self.active[name] = trial  # before it begins: a Ctrl-C comes as soon as it has
-        self.crew.start(name, run_trial, Job(tuple(runs), search.data), needs)
+        self.active[name] = trial  # before the start: Ctrl-C may come directly after it
+        self.pool.start(name, run_trial, Job(tuple(runs), search.data), needs)
         self._tell(trial)
 
     def _listen(self, name: str, message: Message, is_last: bool) -> None:
-        """Hear one message of a trial."""
+        """Handle one message of a trial."""
         from optuna.trial import TrialState
 
         event, *values = message
         trial = self.active.pop(name) if is_last else self.active[name]
         if event == "figure":
-            self.crew.answer(name, self._hear_figure(trial, *values))
+            self.pool.answer(name, self._hear_figure(trial, *values))
         elif event == DONE:
             self._end(trial, TrialState.COMPLETE, values[0])
         elif event == "pruned":
@@ -277,7 +277,7 @@ class _Session:
             self._fail(trial, values[0])
 
     def _hear_figure(self, trial: Any, step: int, value: float) -> bool:
-        if step not in self._frozen(trial).intermediate_values:  # told before a kill
+        if step not in self._frozen(trial).intermediate_values:  # else reported before a kill
             trial.report(value, step)
         return not trial.should_prune()
 
@@ -291,7 +291,7 @@ class _Session:
         self.study.tell(trial, value, state=state)
         folder = self._folder(trial.number + 1)
         for path in folder.rglob("*.safetensors") if folder.is_dir() else ():
-            # Nothing goes on from here, and a checkpoint is three models large.
+            # The trial never continues, and a checkpoint has the size of three models.
             if state.name == "PRUNED" or path.name == "checkpoint.safetensors":
                 path.unlink()
         self._write()
@@ -322,11 +322,11 @@ class _Session:
     # --- stopping ---
 
     def stop(self) -> None:
-        """Let every trial save what it has; a second Ctrl-C ends them at once."""
-        self.crew.stop()
-        while self.crew.names():
-            for name, message, is_last in self.crew.hear():
-                # What is done is found to be so by the next sitting.
+        """Let every trial save its state; a second Ctrl-C ends them immediately."""
+        self.pool.stop()
+        while self.pool.names():
+            for name, message, is_last in self.pool.hear():
+                # Finished trials are recognised when the search continues.
                 if not is_last and message[0] == "figure":
                     self._hear_figure(self.active[name], *message[1:])
-                    self.crew.answer(name, True)
+                    self.pool.answer(name, True)

@@ -1,6 +1,6 @@
-"""One trial becomes a figure: a run, or one per fold, in a process of its own.
+"""Train one trial, a run or one run per fold, in a worker process.
 
-The process tells every dev figure as it comes, and is answered whether to go on.
+The process reports every dev score; the reply says whether to continue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plait.inference.folders import RunFolder
-from plait.scale.crew import DONE
+from plait.scale.pool import DONE
 from plait.scale.running import wait_until_free
 from plait.training.listeners import Listener
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from plait.scale import Message, Tell
 
 
-class Pruned(Exception):  # noqa: N818 - it is no error that a trial is given up
-    """Told to stop: what the trial has come to so far does not promise enough."""
+class Pruned(Exception):  # noqa: N818 - pruning is not an error
+    """The trial is stopped early, because its scores are below the median."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a trial's process is handed."""
+    """The input of a trial's process."""
 
     runs: tuple[tuple[RunConfig, Path], ...]
-    """Recipe and folder of each of its runs."""
+    """Recipe and folder of each run."""
     data: str | None
 
 
 class Reporter(Listener):
-    """Tells the search each dev figure, and ends the run if that is the answer.
+    """Reports each dev score to the search, and stops the run if the reply says so.
 
-    Evaluations are counted over all runs of the trial, those of earlier sittings as well.
+    Evaluations are counted over all runs of the trial, including those before a resume.
     """
 
     def __init__(self, tell: Tell, select: str):
@@ -47,12 +47,12 @@ class Reporter(Listener):
         self.begun = False
 
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:  # noqa: ARG002
-        """Count what a resumed run has told already."""
+        """Count the scores that a resumed run has already reported."""
         self.count += count_scores(folder)
         self.begun = True
 
     def scores(self, step: int, split: str, scores: Scores) -> None:
-        """Tell a figure and wait for the answer."""
+        """Report a score and wait for the reply."""
         if split != "dev" or step == 0:
             return
         self.count += 1
@@ -61,7 +61,7 @@ class Reporter(Listener):
 
 
 def count_scores(folder: Path) -> int:
-    """Count the dev scores in a run's log, those before any training aside."""
+    """Count the dev scores in a run's log, without those before training."""
     path = RunFolder(folder).log
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     events = [json.loads(line) for line in lines]
@@ -69,7 +69,7 @@ def count_scores(folder: Path) -> int:
 
 
 def run_trial(tell: Tell, job: Job) -> Message:
-    """Train a trial's runs and return what came of it: done, or pruned."""
+    """Train a trial's runs; return DONE with the score, or the message of a pruned trial."""
     try:
         return (DONE, _train(tell, job))
     except Pruned:
@@ -77,7 +77,7 @@ def run_trial(tell: Tell, job: Job) -> Message:
 
 
 def _train(tell: Tell, job: Job) -> float:
-    """Return the mean of the runs' best dev figures."""
+    """Return the mean of the runs' best dev scores."""
     from plait.training.runs import train
 
     reporter = Reporter(tell, job.runs[0][0].select)
@@ -86,7 +86,7 @@ def _train(tell: Tell, job: Job) -> float:
         reporter.begun = False
         wait_until_free(RunFolder(folder))
         outcome = train(config, folder, data=job.data, resume=folder.exists(), listeners=[reporter])
-        if not reporter.begun:  # finished in an earlier sitting
+        if not reporter.begun:  # the run was already finished
             reporter.count += count_scores(folder)
         figures.append(float(outcome.result["dev"]["summary"][config.select]))
     return sum(figures) / len(figures)

@@ -1,4 +1,4 @@
-"""The contract of a crew, which works on several jobs at once and passes on what they say."""
+"""The interface of a worker pool, which runs several jobs at once and returns their messages."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Message = tuple[Any, ...]
-"""What a job says: a word, and what belongs to it. Its last one is what its function returns."""
+"""A word and its values. A job's last message is what its function returns."""
 
 Tell = Callable[[Message], Any]
-"""Says something in the middle of a job, and returns the answer to it."""
+"""Sends a message from a running job, and returns the reply."""
 
 Work = Callable[[Tell, Any], Message]
-"""A job's function, which can be imported by its name."""
+"""A job's function; it must be importable by name."""
 
 DONE, FAILED, SPENT, STOPPED, LOST = "done", "failed", "spent", "stopped", "lost"
-"""Words that last messages begin with, all but the first before a reason. Spent is what the job's
-machine had: its disk, its memory. What is lost had no last word."""
+"""First words of last messages; all but DONE are followed by a reason. SPENT: the machine ran out
+of disk space or memory. LOST: the worker ended without a message."""
 
 
 class UnheardError(Exception):
-    """Nobody is there any more to be told anything."""
+    """The process that started the job is gone, so a message cannot be delivered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a job needs where it is done."""
+    """What a job needs on its machine."""
 
     paths: tuple[Path, ...] = ()
-    """That must be seen there."""
+    """Files and folders that must exist there."""
     gpu: bool = True
-    """Whether it works on a GPU where there is one."""
+    """Whether the job uses a GPU if there is one."""
 
 
 ANYTHING = Needs()
-"""Of a job that may be done wherever there is room."""
+"""The needs of a job that can run anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,17 @@ class Ending:
 
     message: Message
     traceback: str = ""
-    """Of an error that nobody foresaw."""
+    """The traceback of an unexpected error."""
 
 
 def perform(work: Work, tell: Tell, job: Any) -> Ending:
-    """Do a job where it was sent to; what it raises becomes its last message."""
+    """Run a job in its worker process; an exception becomes its last message."""
     try:
         return Ending(work(tell, job))
     except Interrupted as error:
         return Ending((STOPPED, str(error)))
     except UnheardError:
-        return Ending((STOPPED, "nobody hears it any more"))
+        return Ending((STOPPED, "the process that started it is gone"))
     except Exception as error:
         if foreseen := foresee(error):
             word = SPENT if isinstance(foreseen, ResourceError) else FAILED
@@ -70,45 +70,45 @@ def perform(work: Work, tell: Tell, job: Any) -> Ending:
         return Ending((FAILED, said), traceback.format_exc())
 
 
-class Crew(ABC):
-    """Works on several jobs at once."""
+class WorkerPool(ABC):
+    """Runs several jobs at once."""
 
     num_places: int
-    """Jobs that it works on at once."""
+    """Number of jobs that run at once."""
 
     def __init__(self, note: Callable[[str], None]):
-        """Tell `note` of what nobody waits to hear: workers that were lost, tracebacks."""
+        """Call `note` with messages about lost workers, and with tracebacks."""
         self._note = note
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Return the jobs under way."""
+        """Return the names of the running jobs."""
 
     @abstractmethod
     def start(self, name: str, work: Work, job: Any, needs: Needs = ANYTHING) -> None:
-        """Begin a job."""
+        """Start a job."""
 
     @abstractmethod
     def hear(self) -> list[tuple[str, Message, bool]]:
-        """Wait for messages; each with its job's name, and whether it is the job's last.
+        """Wait for messages; return each with its job's name and whether it is the job's last.
 
-        One that is not the last waits for its answer.
+        A job waits for the reply to every message but its last.
         """
 
     @abstractmethod
     def answer(self, name: str, value: Any) -> None:
-        """Answer a job's message."""
+        """Reply to a job's message."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Ask every job to save what it has and end; their last messages are still heard."""
+        """Ask every job to save its state and end; `hear` still returns the last messages."""
 
     @abstractmethod
     def close(self) -> None:
-        """End what is still under way, at once."""
+        """End all running jobs immediately."""
 
     def _read(self, name: str, ending: Ending) -> Message:
-        """Return a job's last message; a traceback is told before it."""
+        """Return a job's last message; pass its traceback to `note`."""
         if ending.traceback:
-            self._note(f"{name} met an error that nobody foresaw:\n{ending.traceback.rstrip()}")
+            self._note(f"unexpected error in {name}:\n{ending.traceback.rstrip()}")
         return ending.message
