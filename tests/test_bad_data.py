@@ -68,9 +68,9 @@ TRAINED: dict[str, tuple[dict[str, Any], list[Any], list[Any], str]] = {
         MOOD,
         rows(["bad", "fine"] * 6),
         rows(["mild"] * 4),
-        "no training row has the label mild, which is never learnt",
+        "no training row has the label mild, so the model cannot learn it",
     ),
-    "no label ever": (TAGS, rows([""] * 12), rows(["long"] * 4), "which are never learnt"),
+    "no label ever": (TAGS, rows([""] * 12), rows(["long"] * 4), "so the model cannot learn them"),
     "constant scores": (STARS, rows([2.5] * 12), rows([1, 2, 3]), ""),
     "equal pairs with different scores": (
         NEAR | {"loss": "mse"},

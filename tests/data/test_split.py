@@ -40,13 +40,13 @@ def ids(
 @pytest.mark.parametrize(
     ("paths", "told"),
     [
-        (("a.csv", "*.csv"), r"a\.csv and \*\.csv both stand for a\.csv"),
-        (("*.csv", "b.csv"), r"\*\.csv and b\.csv both stand for b\.csv"),
-        (("[ab].csv", "?.csv"), r"\[ab\]\.csv and \?\.csv both stand for a\.csv"),
-        ((".", "b.csv"), r"\. and b\.csv both stand for b\.csv"),
-        (("./a.csv", "a*"), r"\./a\.csv and a\* both stand for a\.csv"),
-        (("*.csv", "*.csv"), r"\*\.csv and \*\.csv both stand for a\.csv"),
-        (({"path": "a.csv", "count": 5}, "*.csv"), r"a\.csv and \*\.csv both stand for a\.csv"),
+        (("a.csv", "*.csv"), r"a\.csv and \*\.csv both name a\.csv"),
+        (("*.csv", "b.csv"), r"\*\.csv and b\.csv both name b\.csv"),
+        (("[ab].csv", "?.csv"), r"\[ab\]\.csv and \?\.csv both name a\.csv"),
+        ((".", "b.csv"), r"\. and b\.csv both name b\.csv"),
+        (("./a.csv", "a*"), r"\./a\.csv and a\* both name a\.csv"),
+        (("*.csv", "*.csv"), r"\*\.csv and \*\.csv both name a\.csv"),
+        (({"path": "a.csv", "count": 5}, "*.csv"), r"a\.csv and \*\.csv both name a\.csv"),
     ],
 )
 @pytest.mark.parametrize("split", ["train", "dev", "test"])

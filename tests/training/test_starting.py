@@ -197,11 +197,11 @@ def test_what_is_not_taken_over_is_noted(add, tiny_run, tmp_path):
     assert set(outcome.result["before"]) == {"same"}
     told = "\n".join(notes.told)
     assert "labels changed since" in told
-    assert f"the calibration of {run} belongs to its model" in told
+    assert f"the calibration of {run} is not taken over" in told
     assert f"`plait calibrate {outcome.folder}`" in told
     assert not (outcome.folder / "calibration.json").exists()
-    assert f"{run} read {length} tokens of an input" in told
-    assert "near is kept, but not scored: data file" in told
+    assert f"{run} used {length}; keep it" in told
+    assert "near is kept but not scored: data file" in told
 
 
 # --- which tasks take part ---------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_resumed_it_is_the_same(add, recipe, frozen, tiny_run, tmp_path, monkeyp
 
 
 def test_what_is_no_run(recipe, tmp_path):
-    with pytest.raises(RecipeError, match="start names nowhere, which is no run"):
+    with pytest.raises(RecipeError, match="start names nowhere, which is not a run"):
         read_recipe(recipe, ["start=nowhere"])
     (tmp_path / "ensemble.toml").touch()
     with pytest.raises(RecipeError, match="which is an ensemble; name one of its members"):

@@ -71,9 +71,9 @@ def _say_plainly(message: str) -> str:
 
 
 def _other_name(path: list[str], table: Mapping[str, Any]) -> str:
-    """Return the user's own name that another, such as a task's on the command line, was meant for.
+    """Return the name, such as a task's, that a misspelt name in an override was meant for.
 
-    A misspelt one makes a table of its own, which lacks what every such table has.
+    A misspelt name creates a new table, which lacks the required keys.
     """
     names = table.get(path[0])
     if len(path) < 3 or not isinstance(names, Mapping):

@@ -100,7 +100,7 @@ def read_chain(
 ) -> dict[str, Any]:
     """Read one recipe file and merge it over what it extends."""
     text, origin, folder = _find(recipe, beside)
-    # One file has many spellings (a/../b.toml), so a circle is told by the resolved path.
+    # A file has many spellings (a/../b.toml), so cycles are detected by the resolved path.
     this = origin if folder is None else str(Path(origin).resolve())
     if this in seen:
         raise RecipeError(f"recipes extend one another in a circle: {' -> '.join([*seen, this])}")

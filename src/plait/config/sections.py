@@ -319,7 +319,7 @@ class EncoderConfig(Section):
 
 
 class EarlyStopping(Section):
-    """Stop when dev no longer gets better."""
+    """Stop when the dev score no longer improves."""
 
     patience: int = Field(ge=1)
     """Evaluations without a better score before stopping."""
@@ -488,7 +488,7 @@ class RunConfig(Section):
     plugins: tuple[str, ...] = ()
     """Python files of yours that register parts, relative to the recipe."""
     device: str = "auto"
-    """'auto' is the first GPU, or the CPU where there is none; else 'cpu', 'cuda', 'cuda:1'."""
+    """'auto' is the first GPU, or the CPU without a GPU; or set 'cpu', 'cuda', 'cuda:1'."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 on a GPU that has it, fp32 elsewhere, unless set."""
     graphs: bool = True

@@ -239,8 +239,8 @@ class RowReader:
             ]
             values = found_labels[0] if len(names) == 1 else self.labels.join(found_labels)
             if self.labels.votes:
-                told = "no column of the label holds one"
-                complain(np.flatnonzero(np.isnan(values)), "missing label", told)
+                message = "no label column has a value"
+                complain(np.flatnonzero(np.isnan(values)), "missing label", message)
         for name, text in zip(self.columns.text, texts, strict=True):
             if not self.keep_empty:
                 complain(_where(pc.equal(text, "")), "empty text", f"column {name!r} is empty")
@@ -277,7 +277,7 @@ class RowReader:
             array = pa.array([written_label(value) for value in array.to_pylist()], pa.string())
         coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         written = [*coded.dictionary.to_pylist(), None]
-        # a null has no code; the entry after the last stands for it
+        # a null has no code; it gets the last entry
         indices = pc.fill_null(coded.indices.cast(pa.int64()), len(written) - 1)
         codes: npt.NDArray[np.int64] = indices.to_numpy(zero_copy_only=False)
         values = np.zeros((len(written), *self.labels.shape))
@@ -285,8 +285,8 @@ class RowReader:
             try:
                 values[code] = self.labels.read(plain_text(written[code]))
             except UnicodeDecodeError:
-                told = f"{where}the label is not UTF-8"
-                complain(np.flatnonzero(codes == code), "not UTF-8", told)
+                message = f"{where}the label is not UTF-8"
+                complain(np.flatnonzero(codes == code), "not UTF-8", message)
             except LabelError as error:
                 complain(np.flatnonzero(codes == code), error.reason, f"{where}{error}")
         spread: npt.NDArray[np.float64] = values[codes]
@@ -302,10 +302,10 @@ def _where(mask: Any) -> npt.NDArray[np.int64]:
 
 
 def decode(array: Any) -> tuple[Any, list[int]]:
-    """Turn bytes into text; give the places of those that are not UTF-8, which become ''."""
+    """Decode bytes; also return the indices that are not UTF-8, whose text is ''."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
-    # through binary, because strings are taken at their word and never looked at
+    # through binary, because pyarrow does not validate strings
     array = pc.fill_null(array.cast(pa.binary()), b"")
     try:
         return array.cast(pa.string()), []

@@ -105,7 +105,7 @@ class MultitaskModel(nn.Module):
     def answer_together(self, tasks: Sequence[str], tokens: Tokens) -> list[Tensor]:
         """Return several tasks' outputs for the same rows, after one pass through the encoder.
 
-        A task with an adapter has a pass of its own, and so must come alone.
+        A task with an adapter needs a separate pass, so it must be the only task.
         """
         encoded = self._encode(tasks[0], tokens, None, None)
         return [self.read_out(task, encoded, tokens.mask) for task in tasks]

@@ -93,7 +93,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
             temporary,
             metadata=metadata,
         )
-        temporary.chmod(mode)  # the library makes files that nobody but their owner may read
+        temporary.chmod(mode)  # safetensors creates files that only the owner can read
 
 
 @contextmanager

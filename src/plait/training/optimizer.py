@@ -89,7 +89,7 @@ def rate_factor(stage: StageConfig, step: int, num_steps: int) -> float:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Give every group its share of its own peak rate."""
+    """Set the learning rate of every group to `factor` times its peak rate."""
     for group in optimizer.param_groups:
         rate = group["peak_lr"] * factor
         if isinstance(group["lr"], torch.Tensor):

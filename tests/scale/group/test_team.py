@@ -21,7 +21,7 @@ from plait.training.workers import (
     check_device,
     compare_recipes,
     compare_workers,
-    lost_workers_told,
+    explain_lost_workers,
 )
 from plait.types import Batch, Tokens
 
@@ -145,7 +145,7 @@ class Leaving(Team):
 def tell_loss(team, run):
     with (
         pytest.raises(WorkerLostError) as told,
-        lost_workers_told(team, RunFolder(run), "plait train --resume"),
+        explain_lost_workers(team, RunFolder(run), "plait train --resume"),
     ):
         raise RuntimeError("Connection closed by peer")
     return str(told.value)

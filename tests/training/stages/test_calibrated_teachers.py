@@ -14,7 +14,7 @@ from plait.config import read_recipe
 from plait.errors import RecipeError, RunError
 from plait.inference.fitting.calibrate import calibrate, undo
 from plait.training.listeners import Listener
-from plait.training.teachers import Lessons
+from plait.training.teachers import TeacherAnswers
 
 
 @pytest.fixture
@@ -119,12 +119,12 @@ def test_a_calibration_that_does_not_fit_is_refused_before_training(folds, stude
 def test_a_teacher_calibrated_anew_before_it_is_asked(teacher, student, monkeypatch):
     """Another stage may lie between."""
     calibrate(teacher)
-    learn = Lessons.learn
+    learn = TeacherAnswers.load_or_ask
 
     def later(self, *args):
         calibrate(teacher, offsets=True)
         return learn(self, *args)
 
-    monkeypatch.setattr(Lessons, "learn", later)
+    monkeypatch.setattr(TeacherAnswers, "load_or_ask", later)
     with pytest.raises(RunError, match="was calibrated anew while its student was trained"):
         student(teacher)

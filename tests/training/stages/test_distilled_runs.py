@@ -294,9 +294,9 @@ def test_a_teacher_that_changed_meanwhile(run, teacher, other_run, tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda notes: notes | {"data": {}}, "holds answers to other rows, and the teacher of"),
-        (lambda notes: notes | {"unseen": True}, "holds answers to other rows, and the teacher"),
-        (lambda _: None, "does not say whose answers it holds; delete it"),
+        (lambda notes: notes | {"data": {}}, "has predictions for other rows, and the teacher of"),
+        (lambda notes: notes | {"unseen": True}, "has predictions for other rows, and the teacher"),
+        (lambda _: None, "does not name the teacher of its predictions; delete it"),
     ],
 )
 def test_kept_answers_of_another_do_not_replace_a_teacher_that_is_gone(
@@ -318,7 +318,7 @@ def test_a_stop_while_the_teacher_answers(run, tiny_run, tmp_path):
         def asking(self, task, done, total):
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(Interrupted, match="stopped while the teacher was answering"):
+    with pytest.raises(Interrupted, match="stopped while the teacher predicted"):
         run("student", *ONE, *distill(tiny_run), listeners=[Terminate()])
     assert not (tmp_path / "student" / "teacher").exists()
     assert (run("student", *ONE, *distill(tiny_run), resume=True) / "scores.json").exists()

@@ -40,7 +40,7 @@ class Bregman(Weighted):
     plain proximal point, which systems C and D write. As one update is made for each theta_t,
     theta is still theta_t when the term is taken, and without dropout the term is 0. With
     `under_dropout` the outputs of the training pass are compared with those of a pass of theta~
-    under dropout of its own, so that what is left is how far dropout moves the answers.
+    with another dropout mask, so that the term measures the effect of dropout on the outputs.
 
     theta~ starts as the stage's first theta and is kept for what trains: one more copy of those
     parameters on the device (0.4 GB for BERT-base) and in a checkpoint. The plain proximal point

@@ -33,13 +33,14 @@ class Distill(StageKind):
     T = `temperature`; T^2 keeps the gradient's size whatever T is
     (https://arxiv.org/abs/1503.02531, section 2). What is softened are the teacher's
     probabilities, which for one run is the same as its logits; an ensemble's are those it
-    answers with. Labels are a yes or no each, of whose distances the mean is taken. A score has
-    nothing to soften: `weight` of its own loss is taken with the teacher's score as the label.
+    returns. For label sets the term is the mean over the labels, each a yes or no. For scores the
+    temperature has no effect: the term is `weight` times the task's loss with the teacher's score
+    as the label.
 
-    With `unseen`, a row is answered by those members of an ensemble that were not trained on it, by
-    all where there is none: a model is too sure of what it has been told (cross-fitting, Dao et al.
-    2021, https://arxiv.org/abs/2104.09732). The members leave different rows out, as under
-    `ensemble.folds`.
+    With `unseen`, only members of an ensemble that were not trained on a row predict it, or all
+    members if there are none: a model is overconfident on its training rows (cross-fitting, Dao et
+    al. 2021, https://arxiv.org/abs/2104.09732). The members must be trained on different rows, as
+    with `ensemble.folds`.
 
     With `calibrated`, the teacher answers as `plait calibrate` made it, as it does everywhere else,
     so that offsets for classes are learnt, too; without, as its models do, whatever was fitted
@@ -93,9 +94,10 @@ class Distill(StageKind):
 def _add_answers(
     data: Dataset, unlabelled: Dataset | None, answers: Tensor | None, spec: TaskSpec
 ) -> Dataset:
-    """Put the teacher's answers beside the labels, both as columns.
+    """Return the data with the teacher's predictions as columns next to the labels.
 
-    While a recipe is only being checked there are none yet, and rows without labels get any.
+    When a recipe is only checked, there are no predictions yet: the labels are returned without
+    them, and rows without labels get zeros.
     """
     assert data.labels is not None
     if unlabelled is not None:

@@ -1,4 +1,4 @@
-"""Masked language model (Devlin et al. 2019): hidden words of a text are told from the rest."""
+"""Masked language model (Devlin et al. 2019): predict masked tokens of a text."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class WordHead(Head):
         self.word_table = encoder.word_table
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        """Turn the last layer's output [rows, length, width] into the words' space.
+        """Transform the last layer's output [rows, length, width] for decoding.
 
-        Padding as well: nobody looks at what becomes of it.
+        This includes padding, whose result is not used.
         """
         transformed: Tensor = self.norm(F.gelu(self.dense(hidden)))
         return transformed
