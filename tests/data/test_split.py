@@ -51,9 +51,7 @@ def ids(
 )
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_what_a_folder_or_pattern_takes_in_twice_is_refused(root, paths, told, split) -> None:
-    with pytest.raises(
-        RecipeError, match=rf"^tasks\.t\.{split}: {told}, so that its rows would be"
-    ):
+    with pytest.raises(RecipeError, match=rf"^tasks\.t\.{split}: {told}, so its rows would be"):
         ids(task(**{split: paths}), root, split)
 
 

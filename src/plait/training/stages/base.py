@@ -67,7 +67,7 @@ class Objective:
     """The model's outputs and the batch's labels -> the mean loss.
 
     If it has a method `counts` (labels -> the number of items the loss averages over), each worker
-    computes the loss of its own rows; else every worker gets the outputs of all workers."""
+    computes the loss on its rows; else every worker gets the outputs of all workers."""
     head: Head | None = None
     """Head of this stage, removed at its end. None for a task, whose head the model has."""
     draws: bool = False

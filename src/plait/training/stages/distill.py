@@ -38,19 +38,19 @@ class Distill(StageKind):
     as the label.
 
     With `unseen`, only members of an ensemble that were not trained on a row predict it, or all
-    members if there are none: a model is overconfident on its training rows (cross-fitting, Dao et
-    al. 2021, https://arxiv.org/abs/2104.09732). The members must be trained on different rows, as
-    with `ensemble.folds`.
+    members if every member was: a model is overconfident on its training rows (cross-fitting,
+    Dao et al. 2021, https://arxiv.org/abs/2104.09732). The members must be trained on different
+    rows, as with `ensemble.folds`.
 
-    With `calibrated`, the teacher answers as `plait calibrate` made it, as it does everywhere else,
-    so that offsets for classes are learnt, too; without, as its models do, whatever was fitted
-    later. With `unseen` besides, what each member is scaled by counts, not what all together are.
+    With `calibrated`, the teacher predicts with its calibration, as it does everywhere else,
+    so the student learns class offsets too; without `calibrated`, it predicts without
+    calibration. With `unseen` too, the calibrations of the members are used, not the ensemble's.
 
-    `tasks` are those of the stage that learn from the teacher, all unless set; the others learn
-    from their labels alone.
+    `tasks` are the tasks of the stage that learn from the teacher, all unless set; the other tasks
+    learn only from their labels.
 
-    A task's `unlabelled` rows come behind its training rows; what the teacher answers is their
-    label as well (Thakur et al. 2021, https://arxiv.org/abs/2010.08240, call it augmented data).
+    A task's `unlabelled` rows follow its training rows; the teacher's prediction is also their
+    label (augmented data in Thakur et al. 2021, https://arxiv.org/abs/2010.08240).
     """
 
     pretrains = False
