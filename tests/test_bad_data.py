@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[Sequence[str], list[Any], str]] = {
     "as many classes as rows": (
         ("text", "label"),
         rows([f"class {i}" for i in range(20)]),
-        "column 'label' has 20 different values in 20 rows, which are not classes",
+        "column 'label' has 20 different values in 20 rows, too many for classes",
     ),
     "empty texts": (
         ("text", "label"),

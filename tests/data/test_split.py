@@ -62,7 +62,7 @@ def test_a_pattern_is_drawn_from_as_a_whole(root: Path) -> None:
     assert found == sorted(found)
     assert 0 < sum(i < 100 for i in found) < 60
     assert ids(config, root) == found
-    told = r"^\?.csv: count = 201 asks for more train rows than the 200 there are"
+    told = r"^\?.csv: count = 201 is more than the 200 train rows that exist"
     with pytest.raises(DataError, match=told):
         ids(task(train={"path": "?.csv", "count": 201}), root)
     # Drawn together or one by one, rows differ, and so must the names of cache entries.

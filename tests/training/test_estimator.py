@@ -124,7 +124,7 @@ def test_their_cross_validation_and_search(make, moods):
 
 
 def test_mistakes(make):
-    with pytest.raises(UsageError, match="is not trained yet: call fit first"):
+    with pytest.raises(UsageError, match="is not fitted: call fit first"):
         make().predict(["a"])
     with pytest.raises(UsageError, match="two classes or more, and y has 1"):
         make().fit(["a", "b"], [1, 1])

@@ -90,7 +90,7 @@ def schedule(monkeypatch):
         ([("mood", "sme")], r"names 'sme'; did you mean 'same'"),
         ([("mood", "mood")], "names a task twice: mood, mood"),
         ([()], "yields a turn without a task"),
-        ([], "gives no task a turn"),
+        ([], "contains no turns"),
     ],
 )
 def test_a_users_schedule_that_yields_no_turns_is_refused(runs, schedule, turns, match):

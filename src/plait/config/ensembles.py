@@ -40,8 +40,8 @@ class MembersConfig(Section):
     def _has_rows_left_out(self) -> Self:
         if self.calibrate and not self.folds:
             raise ValueError(
-                "calibrate is for members that leave rows out: set folds, or calibrate on dev once "
-                "all are trained (plait calibrate)"
+                "calibrate needs members that leave rows out: set folds, or calibrate on dev after "
+                "training (plait calibrate)"
             )
         return self
 

@@ -67,7 +67,9 @@ class Separated(Source):
             if start.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise DataError("the file is UTF-16; save it as UTF-8", path=self.path)
             if re.fullmatch(rb"sep=.", line):
-                raise DataError("the line is for Excel alone; take it out", path=self.path, line=1)
+                raise DataError(
+                    "remove this line, which only Excel understands", path=self.path, line=1
+                )
             if self.separator is None:
                 self.separator = find_separator(line, self.path, quoting=self.quoting)
             for number, record in self._records(stream):

@@ -489,8 +489,7 @@ class Split:
             return np.arange(total)
         if count > total:
             raise DataError(
-                f"{what}: count = {count:,} asks for more {self.split} rows than the "
-                f"{total:,} there are"
+                f"{what}: count = {count:,} is more than the {total:,} {self.split} rows that exist"
             )
         return np.sort(self._generator(salt).choice(total, count, replace=False, shuffle=False))
 

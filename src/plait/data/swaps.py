@@ -84,7 +84,7 @@ class Swapper:
     def _learn(self, pair: Sequence[str]) -> None:
         words = [" ".join(word.split()) for word in pair]
         if len(words) != 2 or not all(words):
-            raise ValueError(f"pairs holds {list(pair)}, which is not two words")
+            raise ValueError(f"pairs holds {list(pair)}, which must be two words")
         for word, other in (words, words[::-1]):
             key = _lower(word)
             if key in self.words:

@@ -342,8 +342,7 @@ def _find_objectives(
     for task, objective in objectives.items():
         if objective.head is not None and task in parts.tasks:
             raise RecipeError(
-                f"tasks.{task} has the name under which {plan.where} logs its loss; "
-                "call the task otherwise"
+                f"tasks.{task} has the same name as a loss that {plan.where} logs; rename the task"
             )
     return objectives
 
@@ -363,4 +362,4 @@ def _freeze(
             if encoder.is_pooler(name):
                 parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in encoder.parameters()):
-        raise RecipeError(f"{where}: the encoder is frozen, and it is all that pre-training keeps")
+        raise RecipeError(f"{where}: pre-training needs a trainable encoder, but it is frozen")

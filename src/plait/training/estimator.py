@@ -126,7 +126,7 @@ class TextEstimator:
         _refuse_unequal(len(examples), len(labels))
         widths = {len(texts) for texts in examples}
         if len(widths) != 1:
-            raise UsageError("give texts, or pairs of texts, and at least one of them")
+            raise UsageError("X must have at least one text or pair of texts")
         names = ["text"] if widths == {1} else ["first", "second"]
         files = {"text": names, "label": "label", "train": "train.jsonl"}
         config = self._make_config(task | files)
@@ -213,7 +213,7 @@ class TextEstimator:
 
     def _answer(self, X: Sequence[Text]) -> Floats:
         if not hasattr(self, "model_"):
-            raise UsageError(f"this {type(self).__name__} is not trained yet: call fit first")
+            raise UsageError(f"this {type(self).__name__} is not fitted: call fit first")
         rows = _rows(X)
         require_list(rows)
         return self.model_.answer(TASK, self.model_.tokenise([_texts(row) for row in rows]))
@@ -237,9 +237,7 @@ class TextClassifier(TextEstimator):
         try:
             classes, numbers = np.unique(_one_each(y), return_inverse=True)
         except TypeError as error:  # they have no order
-            raise UsageError(
-                "y has words and numbers among its classes; make them alike"
-            ) from error
+            raise UsageError("y has both strings and numbers as classes; use one type") from error
         if len(classes) < 2:
             raise UsageError(f"a classifier needs two classes or more, and y has {len(classes)}")
         # Words of our own in the file: theirs may be numbers, or differ in case alone.
@@ -329,7 +327,7 @@ def _one_each(y: ArrayLike) -> NDArray[Any]:
     # Before NumPy makes words of them: NaN beside words becomes the word 'nan'.
     for number, entry in enumerate(np.asarray(y, dtype=object).flat):
         if entry is None or type(entry).__name__ == "NAType" or entry != entry:
-            raise UsageError(f"y has no class for example {number}; leave such examples out")
+            raise UsageError(f"y has no class for example {number}; remove such examples")
     return classes
 
 
@@ -338,7 +336,7 @@ def _numbers(y: ArrayLike) -> Floats:
     try:
         return np.asarray(y, dtype=np.float64).ravel()
     except (TypeError, ValueError) as error:
-        raise UsageError(f"y is for scores, and has something else: {error}") from error
+        raise UsageError(f"y must contain numbers: {error}") from error
 
 
 def _refuse_unequal(num_texts: int, num_answers: int) -> None:

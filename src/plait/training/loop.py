@@ -198,7 +198,7 @@ class Route:
         for turn in found:
             self._check_turn(turn)
         if not found:
-            raise ValueError("gives no task a turn")
+            raise ValueError("contains no turns")
         return list(found)
 
     def _check_turn(self, turn: Any) -> None:

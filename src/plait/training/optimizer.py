@@ -115,6 +115,6 @@ def freeze(model: MultitaskModel, stage: StageConfig) -> None:
         if not trains and task in (stage.tasks or (task,)):
             why = "the encoder is frozen" if not shares else "it may not touch the encoder"
             raise RecipeError(
-                f"task {task!r} has nothing to train: {why} and its head has no parameters; "
-                "leave it out of the stage's tasks, let the encoder train, or give it an adapter"
+                f"task {task!r} has no trainable parameters: {why} and its head has no parameters; "
+                "remove it from the stage's tasks, train the encoder, or add an adapter"
             )

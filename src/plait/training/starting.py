@@ -56,7 +56,7 @@ class Start:
             if ours != known:
                 raise RecipeError(
                     f"encoder.{key} = {ours!r}, but {folder.path}, where this run starts, has "
-                    f"{known!r}; leave it out"
+                    f"{known!r}; remove the setting"
                 )
         facts = {"run": str(folder.path.resolve()), "sha256": hash_file(folder.weights)}
         encoder_facts = folder.read_json(folder.info)["encoder"]

@@ -349,7 +349,7 @@ def test_a_task_that_means_something_else(run, teacher, tmp_path, old, new, word
         ({"teacher": "nowhere"}, r"kind\.teacher: there is no run at nowhere"),
         ({"teacher": ""}, "teacher must name the folder"),
         ({"teacher": "x", "temperature": 0.0}, r"temperature must be above 0, not 0\.0"),
-        ({"teacher": "x", "weight": 1.5}, r"weight is a share from 0 to 1, not 1\.5"),
+        ({"teacher": "x", "weight": 1.5}, r"weight must be from 0 to 1, not 1\.5"),
     ],
 )
 def test_settings_that_cannot_be(run, settings, words, tmp_path):

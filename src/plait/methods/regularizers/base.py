@@ -147,4 +147,6 @@ class Weighted(Regularizer):
         """Refuse weights of tasks that are not there."""
         for task in self.weight if isinstance(self.weight, dict) else ():
             if task not in tasks:
-                raise ValueError(f"weight names {task!r}, which is no task{suggest(task, tasks)}")
+                raise ValueError(
+                    f"weight names {task!r}, which is not a task{suggest(task, tasks)}"
+                )

@@ -102,7 +102,7 @@ class Contrast(StageKind):
         }
         if not made:
             raise ValueError(
-                "no task has rows to compare: it takes one input a row and two different labels"
+                "no task has rows to compare: it needs one input per row and two different labels"
             )
         return made
 

@@ -71,7 +71,7 @@ class Distill(StageKind):
         if temperature <= 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
         if not 0 <= weight <= 1:
-            raise ValueError(f"weight is a share from 0 to 1, not {weight}")
+            raise ValueError(f"weight must be from 0 to 1, not {weight}")
         self.teacher, self.taught = teacher, tasks
         self.unseen, self.calibrated = unseen, calibrated
         self.temperature, self.weight = temperature, weight

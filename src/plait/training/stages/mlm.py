@@ -130,7 +130,7 @@ class MaskedLanguageModel(OnTexts):
         from_tasks: bool = True,
     ):
         if not 0 < rate < 1:
-            raise ValueError(f"rate is a share between 0 and 1, not {rate}")
+            raise ValueError(f"rate must be between 0 and 1, not {rate}")
         super().__init__(max_length, texts, from_tasks)
         self.rate, self.max_length = rate, max_length
 
