@@ -130,7 +130,7 @@ def test_mistakes(make):
         make().fit(["a", "b"], [1, 1])
     with pytest.raises(UsageError, match="there are 2 texts and 3 answers"):
         make().fit(["a", "b"], [1, 2, 1])
-    with pytest.raises(UsageError, match="at least one of them"):
+    with pytest.raises(UsageError, match="at least one text"):
         make().fit(["a", ("b", "c")], [1, 2])
     with pytest.raises(DataError, match="example 1: the text is empty"):
         make().fit(["a", " "], [1, 2])
