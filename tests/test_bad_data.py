@@ -68,9 +68,9 @@ TRAINED: dict[str, tuple[dict[str, Any], list[Any], list[Any], str]] = {
         MOOD,
         rows(["bad", "fine"] * 6),
         rows(["mild"] * 4),
-        "no training row has the label mild, which is never learnt",
+        "no training row has the label mild, so the model cannot learn it",
     ),
-    "no label ever": (TAGS, rows([""] * 12), rows(["long"] * 4), "which are never learnt"),
+    "no label ever": (TAGS, rows([""] * 12), rows(["long"] * 4), "so the model cannot learn them"),
     "constant scores": (STARS, rows([2.5] * 12), rows([1, 2, 3]), ""),
     "equal pairs with different scores": (
         NEAR | {"loss": "mse"},
@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[Sequence[str], list[Any], str]] = {
     "as many classes as rows": (
         ("text", "label"),
         rows([f"class {i}" for i in range(20)]),
-        "column 'label' has 20 different values in 20 rows, which are not classes",
+        "column 'label' has 20 different values in 20 rows, too many for classes",
     ),
     "empty texts": (
         ("text", "label"),

@@ -37,7 +37,7 @@ def test_one_column_or_a_pair():
         ({"kind": "classes", "text": "a", "labels": ("x", "y", "x")}, "'x' twice"),
         ({"kind": "binary", "text": "a", "labels": 3}, "2 labels, not 3"),
         ({"kind": "score", "text": "a", "labels": 2}, "has no labels"),
-        ({"kind": "score", "text": "a", "range": (5, 5)}, "nothing between"),
+        ({"kind": "score", "text": "a", "range": (5, 5)}, "must be below"),
         ({"kind": "score", "text": "a", "range": (0, float("nan"))}, "finite"),
         ({"kind": "ranking", "text": "a"}, "no task-kind 'ranking'"),
         ({"kind": "labels", "text": "a"}, "the number of labels"),

@@ -72,26 +72,26 @@ class DeviceMemoryError(ResourceError):
 
 
 class DiskFullError(ResourceError):
-    """No room left for a checkpoint; the last good one stands."""
+    """The disk is full; the last checkpoint is kept."""
 
 
 FREE_ROOM = "Free some room"
-"""How the sentence of a full disk ends; the command line adds how to go on."""
+"""End of the message of a full disk; the command line adds the command to resume."""
 
 
 class WorkerLostError(ResourceError):
-    """Another of the processes that train together is gone; the last checkpoint stands."""
+    """Another worker process ended; the last checkpoint is kept."""
 
 
 class ToldElsewhereError(PlaitError):
-    """What ended this process is told by another one, which ends for the same reason."""
+    """The error of this process is reported by another process, which ends for the same reason."""
 
     def __init__(self, reason: PlaitError):
         self.exit_code = reason.exit_code
         super().__init__(str(reason))
 
 
-class Interrupted(PlaitError):  # noqa: N818 - it is no error that a user stops
+class Interrupted(PlaitError):  # noqa: N818 - a stop by the user is no error
     """Stopped by the user after everything was saved."""
 
     exit_code = 130
@@ -106,21 +106,21 @@ _ADVICE = {
     errno.EISDIR: "; name a file",
     errno.ENOTDIR: "; name a folder",
 }
-"""What to do about it, where the system says no more than what is wrong."""
+"""Advice that is added to the system's message."""
 _NO_MEMORY = ("out of memory", "not enough memory", "allocate memory")
 
 
 def foresee(error: Exception) -> PlaitError | None:
-    """Return an error as one of the above; None where nobody foresaw it, as with a mistake of ours.
+    """Convert a system error to a PlaitError; return None for an unexpected error (a bug).
 
-    What the machine says (no such file, no room, no memory) becomes a sentence.
+    Errors of the system (no such file, disk full, out of memory) get a readable message.
     """
     if isinstance(error, PlaitError):
         return error
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         said = f"{where}{error.strerror or error}"
-        if error.errno == errno.EROFS and error.filename:  # to read would not have been refused
+        if error.errno == errno.EROFS and error.filename:  # reading is allowed there
             said = f"{error.filename} cannot be written (read-only file system): choose another"
         said += _ADVICE.get(error.errno or 0, "") if error.filename else ""
         return ResourceError(said) if error.errno in _RESOURCES else UsageError(said)
@@ -131,18 +131,18 @@ def foresee(error: Exception) -> PlaitError | None:
 
 
 def is_memory(error: Exception) -> bool:
-    """Say whether an error is one of a machine or a device without memory left."""
+    """Return whether an error means that the machine or the device is out of memory."""
     # torch's are RuntimeErrors, and torch is not imported here. An "illegal memory access" or a
-    # wrong "memory format" is a mistake of ours.
+    # wrong "memory format" is a bug.
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(word in str(error) for word in _NO_MEMORY)
     )
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what another library's error says, for a sentence of ours.
+    """Return the first line of another library's error message.
 
-    One that says nothing is told by its kind.
+    An empty message is replaced by the name of the error's type.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(".") if lines else type(error).__name__
@@ -152,22 +152,22 @@ def first_line(error: BaseException) -> str:
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
-    """Write how many there are of something: '1 row', '1,200 rows'."""
+    """Return a number with its noun: '1 row', '1,200 rows'."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 MOST_NAMED = 40
-"""Known names a sentence can still hold, such as the keys of a table."""
+"""Maximum number of known names that a message lists."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that another was perhaps meant for."""
+    """Return the known name that is most similar to `name`; None if none is similar."""
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return near[0] if near else None
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return '; did you mean X?' or, when nothing is near and they are few, '; known: ...'."""
+    """Return '; did you mean X?', or '; known: ...' if no name is similar and there are few."""
     known = sorted(known)
     if near := nearest(name, known):
         return f"; did you mean {near!r}?"
@@ -178,12 +178,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
 _CONTROLS |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-"""Unicode's pictures of them. Ends of lines and tabs are for people, too."""
+"""Unicode's symbols for control characters. Newlines and tabs are kept."""
 
 
 def show_controls(text: str) -> str:
-    """Return a text for people, of the same length, with signs shown that a terminal would obey.
+    """Return a text of the same length with control characters replaced by visible symbols.
 
-    Data may hold some, which retitle a window, fill the clipboard or hide what comes after.
+    Data may contain terminal control sequences, which could retitle a window, write to the
+    clipboard or hide text.
     """
     return text.translate(_CONTROLS)

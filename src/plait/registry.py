@@ -205,10 +205,10 @@ def only_plugins(paths: Iterable[Path]) -> Iterator[None]:
 
 
 def load_plugins(paths: Iterable[str]) -> None:
-    """Run the files that a recipe names under `plugins`.
+    """Run the Python files in a recipe's `plugins`.
 
-    Parts of its own stand in for those of the same names that another recipe brought: runs of two
-    versions of a file can be loaded one after the other.
+    Its parts replace parts of the same names from another recipe's plugins: runs of two versions
+    of a file can be loaded one after the other.
     """
     _at_hand.clear()
     allowed = _allowed.get()

@@ -25,8 +25,8 @@ class Tokens:
     mask: Tensor
     """bool, True at real tokens, False at padding."""
     total: int | None = None
-    """At least the number of real tokens; None where nobody counted. Where it is there, an
-    encoder can leave the padding out without asking the device how much there is."""
+    """An upper bound on the number of real tokens, or None. With it, an encoder can skip the
+    padding without waiting for the device."""
 
     def to(self, device: torch.device) -> Tokens:
         """Return the same tokens on another device."""

@@ -112,13 +112,13 @@ def test_a_circle_is_found_however_it_is_spelled(tmp_path, spelling):
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.toml").write_text('extends = "b.toml"')
     (tmp_path / "b.toml").write_text(f'extends = "{spelling}"')
-    assert "in a circle" in refusal(tmp_path / "a.toml")
+    assert "in a cycle" in refusal(tmp_path / "a.toml")
 
 
 def test_files_that_cannot_be_read(tmp_path):
     assert refusal(tmp_path / "gone.toml") == f"there is no recipe file {tmp_path / 'gone.toml'}"
     (tmp_path / "recipe.toml").write_text('name = "drafted"')
-    assert refusal(tmp_path).endswith(f"whose recipe is {tmp_path / 'recipe.toml'}; name that")
+    assert refusal(tmp_path).endswith(f"is a folder; use its recipe: {tmp_path / 'recipe.toml'}")
     (tmp_path / "folder.toml").mkdir()
     assert "cannot read" in refusal(tmp_path / "folder.toml")
     (tmp_path / "latin.toml").write_bytes(b'seed = 1\nname = "caf\xe9"')

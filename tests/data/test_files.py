@@ -91,14 +91,18 @@ def compress(data: bytes) -> bytes:
         ("x.csv", b"\n\n", "the file is empty"),
         ("x.csv", "id,text\n".encode("utf-16"), "the file is UTF-16; save it as UTF-8"),
         ("x.csv", b"PK\x03\x04\0\0", "line 1: the header is not UTF-8 text; .* spreadsheet as CSV"),
-        ("x.csv", b"sep=;\r\nid;text\r\n", "line 1: the line is for Excel alone; take it out"),
+        (
+            "x.csv",
+            b"sep=;\r\nid;text\r\n",
+            "line 1: remove this line, which only Excel understands",
+        ),
         ("x.csv.gz", b"not gzip", "cannot be read: Not a gzipped file"),
         ("x.csv.gz", compress(b"text\n" + b"abc\n" * 999)[:-12], "cannot be read: Compressed"),
         ("x.csv.xz", b"not xz", "cannot be read"),
         ("x.jsonl.gz", compress(b'{"text": "x"}\n' * 999)[:-12], "cannot be read"),
-        ("x.parquet", b"not parquet", "is not sound Parquet"),
-        ("x.parquet.gz", compress(b"not parquet"), "is not sound Parquet"),
-        ("x.json", b"[]", "one object a line, from a file named .jsonl"),
+        ("x.parquet", b"not parquet", "is not a valid Parquet file"),
+        ("x.parquet.gz", compress(b"not parquet"), "is not a valid Parquet file"),
+        ("x.json", b"[]", "one object per line, in a file that ends in .jsonl"),
     ],
 )
 def test_damaged_files(tmp_path: Path, name: str, data: bytes, told: str) -> None:

@@ -111,7 +111,7 @@ def test_rows_of_one_text(read, drop, kept, counts):
 def test_a_pattern_that_takes_in_dev_or_test_is_refused(read, tmp_path, pattern, caught):
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "dev.csv").symlink_to(tmp_path / "two-dev.csv")  # of another task
-    with pytest.raises(RecipeError, match=rf"takes in {caught}, which is a dev or test file"):
+    with pytest.raises(RecipeError, match=rf"matches {caught}, which is a dev or test file"):
         read("one", True, train=pattern)
     assert len(texts(read("one", train="one-[tm][ro]*.csv"))) == 6
     assert texts(read("one", train="one-dev.csv")) == ["a good film!"]  # by name, it is meant

@@ -40,20 +40,18 @@ def ids(
 @pytest.mark.parametrize(
     ("paths", "told"),
     [
-        (("a.csv", "*.csv"), r"a\.csv and \*\.csv both stand for a\.csv"),
-        (("*.csv", "b.csv"), r"\*\.csv and b\.csv both stand for b\.csv"),
-        (("[ab].csv", "?.csv"), r"\[ab\]\.csv and \?\.csv both stand for a\.csv"),
-        ((".", "b.csv"), r"\. and b\.csv both stand for b\.csv"),
-        (("./a.csv", "a*"), r"\./a\.csv and a\* both stand for a\.csv"),
-        (("*.csv", "*.csv"), r"\*\.csv and \*\.csv both stand for a\.csv"),
-        (({"path": "a.csv", "count": 5}, "*.csv"), r"a\.csv and \*\.csv both stand for a\.csv"),
+        (("a.csv", "*.csv"), r"a\.csv and \*\.csv both name a\.csv"),
+        (("*.csv", "b.csv"), r"\*\.csv and b\.csv both name b\.csv"),
+        (("[ab].csv", "?.csv"), r"\[ab\]\.csv and \?\.csv both name a\.csv"),
+        ((".", "b.csv"), r"\. and b\.csv both name b\.csv"),
+        (("./a.csv", "a*"), r"\./a\.csv and a\* both name a\.csv"),
+        (("*.csv", "*.csv"), r"\*\.csv and \*\.csv both name a\.csv"),
+        (({"path": "a.csv", "count": 5}, "*.csv"), r"a\.csv and \*\.csv both name a\.csv"),
     ],
 )
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_what_a_folder_or_pattern_takes_in_twice_is_refused(root, paths, told, split) -> None:
-    with pytest.raises(
-        RecipeError, match=rf"^tasks\.t\.{split}: {told}, so that its rows would be"
-    ):
+    with pytest.raises(RecipeError, match=rf"^tasks\.t\.{split}: {told}, so its rows would be"):
         ids(task(**{split: paths}), root, split)
 
 
@@ -64,7 +62,7 @@ def test_a_pattern_is_drawn_from_as_a_whole(root: Path) -> None:
     assert found == sorted(found)
     assert 0 < sum(i < 100 for i in found) < 60
     assert ids(config, root) == found
-    told = r"^\?.csv: count = 201 asks for more train rows than the 200 there are"
+    told = r"^\?.csv: count = 201 is more than the 200 train rows that exist"
     with pytest.raises(DataError, match=told):
         ids(task(train={"path": "?.csv", "count": 201}), root)
     # Drawn together or one by one, rows differ, and so must the names of cache entries.

@@ -66,7 +66,7 @@ def test_a_list_of_votes(load, kind):
 
 
 def test_rows_without_any_vote_and_unknown_votes_are_named(load):
-    with pytest.raises(DataError, match="line 3: no column of the label holds one"):
+    with pytest.raises(DataError, match="line 3: no label column has a value"):
         load("x.csv", rows_of(("neutral", "", ""), ("", "", "")))
     with pytest.raises(DataError, match="line 2: column 'label2': label '-' is none of"):
         load("y.csv", rows_of(("neutral", "-", "")))

@@ -21,8 +21,8 @@ EVERY = pytest.mark.parametrize("name", sorted(ADAPTERS))
         ({"name": "lora", "targets": ["keys"]}, "targets"),
         ({"name": "lora", "dropout": 1.0}, "dropout must be 0 or more and below 1"),
         ({"name": "pal", "heads": 0}, "heads must be 1 or more"),
-        ({"name": "pal", "size": 7}, "size = 7 cannot be shared out among 2 heads"),
-        ({"name": "pal", "size": 0}, "size = 0 cannot be shared out"),
+        ({"name": "pal", "size": 7}, "size = 7 is not divisible by 2 heads"),
+        ({"name": "pal", "size": 0}, "size = 0 is not divisible"),
         ({"name": "pal", "dropout": -0.1}, "dropout must be 0 or more"),
     ],
 )

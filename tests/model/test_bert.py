@@ -227,7 +227,7 @@ def test_other_models_are_sent_to_auto(change: dict[str, Any], said: str) -> Non
     [
         ({"hidden_size": None}, "hidden_size: Field required"),
         ({"vocab_size": "many"}, "vocab_size: Input should be a valid integer"),
-        ({"num_attention_heads": 5}, "5 attention heads do not divide"),
+        ({"num_attention_heads": 5}, "is not divisible by 5 attention heads"),
         ({"num_hidden_layers": 0}, "below 1"),
     ],
 )

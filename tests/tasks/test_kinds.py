@@ -169,7 +169,7 @@ def test_a_spec_reads_back(kind):
         ({"kind": "labels", "labels": 2, "threshold": 1.0}, "threshold is a probability"),
         ({"kind": "classes", "labels": 2, "threshold": 0.4}, "kind 'classes' has no threshold"),
         ({"kind": "score", "labels": 2}, "kind 'score' has no labels"),
-        ({"kind": "score", "range": [2, 1]}, "nothing between"),
+        ({"kind": "score", "range": [2, 1]}, "must be below"),
         ({"kind": {"name": "score", "margin": 1}}, "margin is not a setting of task-kind 'score'"),
     ],
 )

@@ -140,7 +140,7 @@ def test_stages_take_their_own_tasks_and_settings(make_stage):
     [
         (["tasks.same.train=[]"], r"tasks\.same\.train names no files, but stage\.b trains on it"),
         (["stage.b.schedule={name='sequential', order=['mood']}"], "order must name each task"),
-        (["stage.b.mode='last-layer'"], "task 'near' has nothing to train"),
+        (["stage.b.mode='last-layer'"], "task 'near' has no trainable parameters"),
         (
             ["stage.b.schedule={name='fixed', probabilities={moood=1}}"],
             r"stage\.b\.schedule: probabilities names 'moood', no task .*; did you mean 'mood'",

@@ -124,13 +124,13 @@ def test_their_cross_validation_and_search(make, moods):
 
 
 def test_mistakes(make):
-    with pytest.raises(UsageError, match="is not trained yet: call fit first"):
+    with pytest.raises(UsageError, match="is not fitted: call fit first"):
         make().predict(["a"])
     with pytest.raises(UsageError, match="two classes or more, and y has 1"):
         make().fit(["a", "b"], [1, 1])
     with pytest.raises(UsageError, match="there are 2 texts and 3 answers"):
         make().fit(["a", "b"], [1, 2, 1])
-    with pytest.raises(UsageError, match="at least one of them"):
+    with pytest.raises(UsageError, match="at least one text"):
         make().fit(["a", ("b", "c")], [1, 2])
     with pytest.raises(DataError, match="example 1: the text is empty"):
         make().fit(["a", " "], [1, 2])

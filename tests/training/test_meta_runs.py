@@ -147,7 +147,7 @@ def test_the_plan_counts_what_the_loop_takes(runs, kind, schedule):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["train.mode='last-layer'"], "freezes the encoder, whose start is what reptile learns"),
+        (["train.mode='last-layer'"], "freezes the encoder, but reptile learns"),
         (["tasks.near.batch_size=40"], "a turn takes 2 batches, but near has 1 of 40"),
         (["train.kind.inner_steps=0"], "stage.finetune.kind: inner_steps = 0 is below 1"),
         (["train.kind.inner_lr=0.0"], "inner_lr = 0.0 is not above 0"),
@@ -157,12 +157,12 @@ def test_the_plan_counts_what_the_loop_takes(runs, kind, schedule):
         (["stage.finetune.weighting='dwa'"], "stage.finetune.weighting: reptile has no use"),
         (
             ["train.kind={name='fomaml'}", "train.weighting='famo'"],
-            "stage.finetune.weighting = 'famo' looks at the losses before and after",
+            "stage.finetune.weighting = 'famo' compares losses before and after",
         ),
         (
             [f"tasks.{task}.touch_encoder=false" for task in ("mood", "same")]
             + ["train.tasks=['mood', 'same']"],
-            "none of its tasks may touch the encoder",
+            "touch_encoder is false for all its tasks",
         ),
     ],
 )

@@ -136,9 +136,9 @@ def test_layers_freeze_from_the_bottom_with_the_embeddings(tiny_model, num_froze
 
 def test_a_task_with_nothing_to_train_is_refused(tiny_model):
     model = tiny_model(heads={"near": {"name": "cosine"}})
-    with pytest.raises(RecipeError, match="task 'near' has nothing to train"):
+    with pytest.raises(RecipeError, match="task 'near' has no trainable parameters"):
         freeze(model, StageConfig(mode="last-layer"))
-    with pytest.raises(RecipeError, match="task 'near' has nothing to train"):
+    with pytest.raises(RecipeError, match="task 'near' has no trainable parameters"):
         freeze(model, StageConfig(freeze_layers=2))
     freeze(model, StageConfig(mode="last-layer", tasks=("mood", "same")))
     freeze(model, StageConfig(freeze_layers=1))

@@ -57,7 +57,7 @@ def test_a_folder_with_anything_in_it_is_not_touched(runs):
 
 @pytest.mark.parametrize("part", ["aggregator='pcgrad'", "weighting='famo'"])
 def test_a_part_that_compares_tasks_needs_updates_of_several(runs, part):
-    one = f"{part.replace('=', ' = ')} .* each update of schedule '{{}}' has one"
+    one = f"{part.replace('=', ' = ')} .* each update of schedule '{{}}' has only one task"
     with pytest.raises(RecipeError, match=one.format("round-robin")):
         runs.train("a", f"train.{part}", "train.schedule='round-robin'")
     # Turns add up inside an epoch only, and each of these epochs is one task's.
@@ -90,7 +90,7 @@ def schedule(monkeypatch):
         ([("mood", "sme")], r"names 'sme'; did you mean 'same'"),
         ([("mood", "mood")], "names a task twice: mood, mood"),
         ([()], "yields a turn without a task"),
-        ([], "gives no task a turn"),
+        ([], "contains no turns"),
     ],
 )
 def test_a_users_schedule_that_yields_no_turns_is_refused(runs, schedule, turns, match):
@@ -234,15 +234,15 @@ def test_out_of_memory_names_a_batch_size_to_try(runs, monkeypatch):
     with pytest.raises(DeviceMemoryError) as caught:
         runs.train("a", "save_every=2", "train.accumulate=2", command="plait train x --resume")
     assert str(caught.value) == (
-        "out of memory at batch size 12: try -o train.batch_size=6 -o train.accumulate=4 (under a "
-        "new --out; the last checkpoint of this one stands: plait train x --resume)"
+        "out of memory at batch size 12: try -o train.batch_size=6 -o train.accumulate=4 (with a "
+        "new --out; the last checkpoint of this run is kept: plait train x --resume)"
     )
 
 
 @pytest.mark.parametrize(
     ("settings", "hint"),
     [
-        (["tasks.same.batch_size=16"], "batch size 16: try -o tasks.same.batch_size=8 (under"),
+        (["tasks.same.batch_size=16"], "batch size 16: try -o tasks.same.batch_size=8 (with"),
         (
             ["stage.finetune.batch_size=8"],
             "try -o stage.finetune.batch_size=4 -o stage.finetune.accumulate=2",

@@ -250,7 +250,7 @@ def test_a_signal_ends_the_run_after_the_update_at_hand(runs, number, step):
     )
     assert signal.getsignal(number) is before
     assert spy.steps[-1] == step
-    assert any("stopping after this update" in note for note in spy.notes)
+    assert any("stopping after this update and saving" in note for note in spy.notes)
     saved = load_state(runs.folder / "a" / "checkpoint.safetensors")
     assert saved.total_steps == step
     after = runs.train("a", resume=True).result["seconds"]

@@ -197,11 +197,11 @@ def test_what_is_not_taken_over_is_noted(add, tiny_run, tmp_path):
     assert set(outcome.result["before"]) == {"same"}
     told = "\n".join(notes.told)
     assert "labels changed since" in told
-    assert f"the calibration of {run} belongs to its model" in told
+    assert f"the calibration of {run} is not taken over" in told
     assert f"`plait calibrate {outcome.folder}`" in told
     assert not (outcome.folder / "calibration.json").exists()
-    assert f"{run} read {length} tokens of an input" in told
-    assert "near is kept, but not scored: data file" in told
+    assert f"{run} used {length}; keep it" in told
+    assert "near is kept but not scored: data file" in told
 
 
 # --- which tasks take part ---------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_resumed_it_is_the_same(add, recipe, frozen, tiny_run, tmp_path, monkeyp
 
 
 def test_what_is_no_run(recipe, tmp_path):
-    with pytest.raises(RecipeError, match="start names nowhere, which is no run"):
+    with pytest.raises(RecipeError, match="start names nowhere, which is not a run"):
         read_recipe(recipe, ["start=nowhere"])
     (tmp_path / "ensemble.toml").touch()
     with pytest.raises(RecipeError, match="which is an ensemble; name one of its members"):
@@ -314,7 +314,7 @@ def test_a_damaged_model_is_no_start(add, tiny_run, tmp_path):
     name = next(name for name in weights if name.startswith("encoder."))
     weights[name].view(-1)[0] = float("inf")
     save_file(weights, run / "model.safetensors")
-    with pytest.raises(RunError, match=f"is damaged: {name} holds what is no number"):
+    with pytest.raises(RunError, match=f"is damaged: {name} has NaN or infinite values"):
         add("out", run=run)
 
 
@@ -332,7 +332,9 @@ def test_a_run_without_a_model(add, tiny_run, tmp_path):
 
 
 def test_another_encoder(add):
-    with pytest.raises(RecipeError, match=r"encoder\.source = 'packaged', but .* leave it out"):
+    with pytest.raises(
+        RecipeError, match=r"encoder\.source = 'packaged', but .* remove the setting"
+    ):
         add("out", "encoder.source=packaged")
     with pytest.raises(RecipeError, match=r"encoder\.pooling = 'cls', but"):
         add("out", "encoder.pooling=cls")

@@ -1,4 +1,4 @@
-"""A table becomes a section, or one sentence about the first thing wrong in it."""
+"""Validate tables; report the first error in one sentence."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def validate(model: type[M], table: Mapping[str, Any], origin: str) -> M:
-    """Make a section of a table; `origin` says where it was written."""
+    """Build a section from a table; `origin` is its place, for error messages."""
     try:
-        # Strict, so that "3" is no number and true is not 1.
+        # Strict, so that "3" is not a number and true is not 1.
         return model.model_validate(_with_tuples(table), strict=True)
     except ValidationError as error:
         raise RecipeError(_explain(error, model, table, origin)) from error
 
 
 def _with_tuples(value: Any) -> Any:
-    """Return a table with tuples for TOML's lists: what the sections hold, strictly."""
+    """Return a table with lists replaced by tuples, as strict validation needs."""
     if isinstance(value, Mapping):
         return {k: _with_tuples(v) for k, v in value.items()}
     return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
@@ -44,9 +44,9 @@ _IN_TOML = {
 def _explain(
     error: ValidationError, model: type[BaseModel], table: Mapping[str, Any], origin: str
 ) -> str:
-    """Say the first thing wrong in one sentence, with the nearest known key."""
+    """Return the first error in one sentence, with the most similar known key."""
     details = error.errors()
-    # An unknown key first: what else is wrong often follows from it.
+    # Unknown keys first: they often cause the other errors.
     detail = next((d for d in details if d["type"] == "extra_forbidden"), details[0])
     loc = [str(part) for part in detail["loc"] if not str(part).startswith(_NOT_KEYS)]
     key = ".".join(loc)
@@ -66,14 +66,14 @@ def _explain(
 
 
 def _say_plainly(message: str) -> str:
-    """Return a complaint of pydantic's without what only programmers read."""
+    """Return a message of pydantic without details for programmers."""
     return message.removeprefix("Value error, ").replace("Input should", "should")
 
 
 def _other_name(path: list[str], table: Mapping[str, Any]) -> str:
-    """Return the user's own name that another, such as a task's on the command line, was meant for.
+    """Return the name, such as a task's, that a misspelt name in an override was meant for.
 
-    A misspelt one makes a table of its own, which lacks what every such table has.
+    A misspelt name creates a new table, which lacks the required keys.
     """
     names = table.get(path[0])
     if len(path) < 3 or not isinstance(names, Mapping):
@@ -96,7 +96,7 @@ def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
 
 
 def _places_of(key: str, model: type[BaseModel]) -> list[str]:
-    """Return where else in the recipe a key of this very name belongs."""
+    """Return the other places in the recipe that have a key of this name."""
     places = [key] if key in model.model_fields else []
     seen = set()
     for name, field in model.model_fields.items():

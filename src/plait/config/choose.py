@@ -1,7 +1,7 @@
-"""The one place that chooses settings: what a recipe leaves out follows from its tasks.
+"""Default settings of a recipe, chosen from its tasks.
 
-`plait new`, the estimators and `plait train` ask `choose`. Each choice carries its
-reason; docs/defaults.md has the measurements behind it. What a recipe sets is never changed.
+`plait new`, the estimators and `plait train` call `choose`. Each choice has a reason;
+docs/defaults.md has the measurements. A setting in the recipe is never changed.
 """
 
 from __future__ import annotations
@@ -17,37 +17,41 @@ if TYPE_CHECKING:
     from plait.tasks.kind import Form
 
 FEW = 64
-"""Training rows a class below which the encoder is first trained by contrast."""
+"""Training rows per class below which a contrastive stage comes first."""
 CONTRAST_STEPS = 50
-"""Updates of that stage for each task."""
+"""Updates of the contrastive stage per task."""
 JOINED: dict[Form, int] = {"distribution": 3_000, "independent": 3_000, "number": 10_000}
-"""Training rows from which the two texts of a pair are read as one input."""
+"""Minimum training rows to encode the two texts of a pair as one input."""
 ONE_SCORE = 2_000
-"""Training rows of the largest task up to which dev is scored at the start and the end alone."""
+"""Maximum training rows of the largest task for scoring dev only at the start and the end."""
 EPOCHS = ((500, 10), (1_000, 6), (10_000, 4), (20_000, 3))
-"""Training rows of the largest task up to which so many epochs are made; 2 beyond."""
+"""(maximum training rows of the largest task, epochs); 2 epochs for more rows."""
 NARROW = 512
-"""Encoder width up to which the high rate was measured; wider ones get the usual rate."""
+"""Maximum encoder width for the higher learning rate, which was measured up to this width."""
 IMBALANCED = 0.8
 """Share of the most frequent class from which macro F1 replaces accuracy."""
 UNEQUAL = 4
-"""Times the smallest task's rows that the largest may have for turns to be shared equally."""
+"""Maximum ratio of largest to smallest task for the round-robin schedule."""
 LENGTHS = (64, 128, 256)
-"""Tokens of an input that a draft chooses from."""
+"""Values of encoder.max_length that `plait new` chooses from, in tokens."""
 
 
 RULES = {
-    "start": "A head begins as the regression on the untrained encoder's vectors: C = 10 for "
-    "classes and labels, 1 for pairs, 0.1 for scores.",
-    "rate": "The encoder's rate is 1e-4 up to a width of 512, else 5e-5; that of heads is 1e-3.",
-    "epochs": "The more rows the largest task has, the fewer epochs: 10 to 2; batches of 16.",
-    "contrast": "With fewer than 64 rows a class, 50 updates a task of contrast come first.",
-    "names": "In that stage the name of a class, if made of words, is one more text of the class.",
-    "pairs": "The texts of a pair are read apart; together from 3,000 rows on, 10,000 of a score.",
-    "one-score": "Up to 2,000 rows, dev is scored before and after training, not in between.",
-    "schedule": "Tasks take turns; where one is over four times another, by the root of its size.",
+    "start": "Each head is initialized with a linear model fitted on the untrained encoder's "
+    "embeddings: C = 10 for classes and labels, 1 for pairs, 0.1 for scores.",
+    "rate": "The encoder's learning rate is 1e-4 up to a width of 512, else 5e-5; the heads' "
+    "rate is 1e-3.",
+    "epochs": "10 epochs if the largest task is small, down to 2 if it is large; batches of 16.",
+    "contrast": "With fewer than 64 rows per class, a contrastive stage comes first: 50 updates "
+    "per task.",
+    "names": "In that stage a class name that consists of words is one more text of its class.",
+    "pairs": "The texts of a pair are encoded separately; as one input from 3,000 rows (scores: "
+    "10,000).",
+    "one-score": "Up to 2,000 rows, dev is scored only before and after training.",
+    "schedule": "Round-robin; if one task is over four times another, by the square root of its "
+    "size.",
 }
-"""One sentence a rule; docs/defaults.md groups its measurements by these ids."""
+"""One sentence per rule; docs/defaults.md groups its measurements by these ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +96,28 @@ def choose(tasks: Sequence[Facts], width: int = 0) -> list[Choice]:
 
 
 def choose_task(task: Facts) -> list[Choice]:
-    """Choose a task's head, how the texts of a pair are read, and its metric."""
+    """Choose a task's head, its metric, and whether the texts of a pair are one input."""
     place = f"tasks.{task.name}"
     found = [
         Choice(
             f"{place}.head",
             {"name": "regression", "dropout": 0.1},
-            "begins as the regression on the untrained encoder's vectors",
+            "initialized with a linear model fitted on the untrained encoder's embeddings",
         )
     ]
     if task.is_pair:
         least = JOINED[task.form]
         apart = task.rows < least
-        why = f"fewer than {least:,} rows: comparing two vectors is learnt sooner than reading both"
+        why = f"fewer than {least:,} rows: comparing two embeddings needs less data"
         if not apart:
-            why = f"{least:,} rows or more: the encoder learns to compare the texts itself"
-            found = [Choice(f"{place}.head", {"name": "mlp", "dropout": 0.1}, "reads both texts")]
+            why = f"{least:,} rows or more: enough for the encoder to learn the comparison"
+            found = [
+                Choice(f"{place}.head", {"name": "mlp", "dropout": 0.1}, "the input has both texts")
+            ]
         found.append(Choice(f"{place}.inputs", "apart" if apart else "joined", why))
     if task.form == "distribution" and task.largest >= IMBALANCED:
-        share = f"{task.largest:.0%} of the rows have one class"
-        found.append(Choice(f"{place}.metric", "macro_f1", f"{share}: accuracy hides the others"))
+        share = f"imbalanced classes, {task.largest:.0%} of the rows have one class"
+        found.append(Choice(f"{place}.metric", "macro_f1", f"{share}"))
     return found
 
 
@@ -122,7 +128,7 @@ def choose_training(tasks: Sequence[Facts], width: int = 0) -> list[Choice]:
     few = [task.name for task in tasks if _wants_contrast(task)]
     found = []
     if few:
-        why = f"fewer than {FEW} rows a class: texts of one class are drawn together first"
+        why = f"fewer than {FEW} rows per class: contrastive training comes first"
         stage = {
             "kind": {"name": "contrast"},
             "tasks": tuple(few),
@@ -133,26 +139,26 @@ def choose_training(tasks: Sequence[Facts], width: int = 0) -> list[Choice]:
         }
         found += [
             Choice("stages", ("contrast", "finetune"), why),
-            Choice("stage.contrast", stage, f"{CONTRAST_STEPS} updates a task are enough"),
+            Choice("stage.contrast", stage, f"{CONTRAST_STEPS} updates per task are enough"),
         ]
     found += [
         Choice("train.epochs", epochs, f"the largest task has {rows:,} rows"),
-        Choice("train.batch_size", 16 if rows <= 20_000 else 32, "more updates for few rows"),
+        Choice("train.batch_size", 16 if rows <= 20_000 else 32, "small batches give more updates"),
         choose_rate(width),
-        Choice("train.head_lr", 1e-3, "heads learn faster than the encoder"),
-        Choice("train.warmup", 0.1, "the rate rises over the first tenth"),
-        Choice("train.decay", "linear", "and falls to 0 at the end"),
+        Choice("train.head_lr", 1e-3, "heads need a higher learning rate than the encoder"),
+        Choice("train.warmup", 0.1, "the learning rate rises during the first 10% of the updates"),
+        Choice("train.decay", "linear", "the learning rate then falls linearly to 0"),
     ]
     if rows <= ONE_SCORE:
-        why = "few dev rows: the best of many scores would be chosen by chance"
+        why = "small dev set: choosing the best of many checkpoints would fit noise"
         found.append(Choice("train.eval_every", "end", why))
     if len(tasks) > 1:
         unequal = rows > UNEQUAL * min(task.rows for task in tasks)
         name = "square-root" if unequal else "round-robin"
         why = (
-            "tasks differ much in size: drawn by the root of it"
+            "task sizes differ: tasks are drawn by the square root of their size"
             if unequal
-            else "tasks are of like size: they take turns"
+            else "tasks have similar sizes"
         )
         found.append(Choice("train.schedule", {"name": name}, why))
     return found
@@ -161,21 +167,21 @@ def choose_training(tasks: Sequence[Facts], width: int = 0) -> list[Choice]:
 def choose_rate(width: int) -> Choice:
     """Choose the encoder's learning rate."""
     if not width:
-        return Choice("train.lr", 5e-5, "usual for an encoder whose width is not known")
+        return Choice("train.lr", 5e-5, "default for an encoder of unknown width")
     if width <= NARROW:
-        return Choice("train.lr", 1e-4, f"an encoder of width {width} wants a high rate")
-    return Choice("train.lr", 5e-5, f"usual for an encoder of width {width}")
+        return Choice("train.lr", 1e-4, f"best for small encoders (width {width})")
+    return Choice("train.lr", 5e-5, f"default for an encoder of width {width}")
 
 
 def _wants_contrast(task: Facts) -> bool:
-    """Say whether a task has single texts, classes, and few rows of each."""
+    """Return whether a task has single texts, classes, and few rows per class."""
     if task.is_pair or not (task.trains_encoder and task.differs):
         return False
     return task.num_classes > 0 and task.rows < FEW * task.num_classes
 
 
 def choose_length(tokens: int) -> int:
-    """Choose how many tokens of an input are read, so that 95 of 100 inputs are not cut."""
+    """Choose encoder.max_length so that 95% of the inputs are not truncated."""
     return next((length for length in LENGTHS if tokens <= length), LENGTHS[-1])
 
 
@@ -211,14 +217,14 @@ def find_facts(
 
 
 def is_whole(config: RunConfig) -> bool:
-    """Say whether a recipe leaves nothing to choose."""
+    """Return whether a recipe leaves nothing to choose."""
     return not (_open_tasks(config) or _open_training(config))
 
 
 def complete(
     config: RunConfig, facts: Mapping[str, Facts], width: int = 0
 ) -> tuple[RunConfig, list[Choice]]:
-    """Return a recipe with what it leaves out, and the choices made, for an encoder of a width.
+    """Return a recipe with all settings, and the choices made, for an encoder of this width.
 
     A task with a `head` keeps what it says and the plain defaults. `head_lr` is chosen with `lr`:
     if the recipe sets `lr`, heads use that rate too. `eval_every` is chosen with `epochs`, unless
@@ -244,7 +250,7 @@ def complete(
 
 
 def complete_as(config: RunConfig, known: RunConfig) -> RunConfig:
-    """Return a recipe with what it leaves out as another one, such as that of its run, has it."""
+    """Return a recipe with the missing settings taken from another one, such as its run's."""
     for name in _open_tasks(config):
         for key in TASK:
             if name in known.tasks and key not in config.tasks[name].model_fields_set:
@@ -260,7 +266,7 @@ def complete_as(config: RunConfig, known: RunConfig) -> RunConfig:
 
 
 def _open_tasks(config: RunConfig) -> list[str]:
-    """Return the trained tasks that name no head, and whose loss a regression can begin."""
+    """Return the trained tasks without a head whose loss allows a fitted linear head."""
     return [
         name
         for name in config.trained_tasks
@@ -274,15 +280,15 @@ def _can_begin(config: RunConfig, name: str) -> bool:
 
 
 FITTED = ("cross-entropy", "bce", "label-bce", "score-cross-entropy", "mse")
-"""Losses with a regression that a head can begin as; other losses keep the default head."""
+"""Losses with a linear model for initializing a head; other losses keep the default head."""
 TASK = ("head", "inputs", "metric")
 TRAINING = ["epochs", "batch_size", "lr", "head_lr", "warmup", "decay", "schedule", "eval_every"]
 
 
 def _open_training(config: RunConfig) -> list[str]:
-    """Return the keys of [train], and the stages, that the recipe leaves out."""
+    """Return the keys of [train] and the stages that the recipe does not set."""
     if config.stages != ("finetune",) or config.train.kind["name"] != "finetune":
-        return []  # a recipe with stages of its own keeps the plain defaults
+        return []  # a recipe that sets stages keeps the plain defaults
     given = config.train.model_fields_set
     keys = [key for key in TRAINING if key not in given]
     if "lr" in given and "head_lr" in keys:

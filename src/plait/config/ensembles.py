@@ -40,8 +40,8 @@ class MembersConfig(Section):
     def _has_rows_left_out(self) -> Self:
         if self.calibrate and not self.folds:
             raise ValueError(
-                "calibrate is for members that leave rows out: set folds, or calibrate on dev once "
-                "all are trained (plait calibrate)"
+                "calibrate needs members that leave rows out: set folds, or calibrate on dev after "
+                "training (plait calibrate)"
             )
         return self
 
@@ -77,8 +77,8 @@ def lists_members(recipe: str | Path) -> bool:
 def read_ensemble(recipe: str | Path, overrides: Iterable[str] = ()) -> EnsembleConfig:
     """Read a recipe that lists members, and the members.
 
-    What it sets besides its own keys is laid over every member. So are the overrides, except
-    those of its own keys (`ensemble.how=mean`).
+    All other settings of the recipe are merged into every member. So are the overrides, except
+    those of the ensemble's keys (`ensemble.how=mean`).
     """
     table = read_chain(str(recipe))
     if "ensemble" not in table:

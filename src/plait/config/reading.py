@@ -100,10 +100,10 @@ def read_chain(
 ) -> dict[str, Any]:
     """Read one recipe file and merge it over what it extends."""
     text, origin, folder = _find(recipe, beside)
-    # One file has many spellings (a/../b.toml), so a circle is told by the resolved path.
+    # A file has many spellings (a/../b.toml), so cycles are detected by the resolved path.
     this = origin if folder is None else str(Path(origin).resolve())
     if this in seen:
-        raise RecipeError(f"recipes extend one another in a circle: {' -> '.join([*seen, this])}")
+        raise RecipeError(f"recipes extend each other in a cycle: {' -> '.join([*seen, this])}")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -153,11 +153,11 @@ def _find(recipe: str, beside: Path | None) -> tuple[str, str, Path | None]:
     if not packaged.is_file():
         if Path(recipe).is_file():
             raise RecipeError(
-                f"{recipe} is no recipe, which ends in .toml; if it is a data file, "
+                f"{recipe} is not a recipe (.toml); if it is a data file, "
                 f"`plait new DIR {quote(recipe)}` drafts one"
             )
         if (drafted := Path(recipe) / "recipe.toml").is_file():
-            raise RecipeError(f"{recipe} is a folder, whose recipe is {drafted}; name that")
+            raise RecipeError(f"{recipe} is a folder; use its recipe: {drafted}")
         raise RecipeError(
             f"there is no recipe {recipe!r}{suggest(recipe, list_recipes())} "
             "(see `plait list recipes`; one of your own is named by its path, ending in .toml)"

@@ -1,4 +1,4 @@
-"""A RunConfig becomes TOML again, and two of them what they differ in."""
+"""Write a RunConfig as TOML, and list the differences of two."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def to_toml(config: RunConfig) -> str:
-    """Write the resolved recipe: every setting, defaults included."""
+    """Return the resolved recipe as TOML: every setting, including defaults."""
     return tomli_w.dumps(_without_none(config.model_dump(mode="json")))
 
 
@@ -39,12 +39,12 @@ def differences(
 
 
 def list_settings(config: RunConfig) -> dict[str, Any]:
-    """Return every setting that is set, by its dotted key."""
+    """Return all settings that are not None, by dotted key."""
     return flatten(_without_none(config.model_dump(mode="json")))
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a table's values by their dotted keys."""
+    """Return the values of a table by dotted key."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):

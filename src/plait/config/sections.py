@@ -1,4 +1,4 @@
-"""The tables of a recipe and what each of their settings means."""
+"""The tables of a recipe and their settings."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def _as_tuple(value: object) -> object:
 
 
 Part = Annotated[dict[str, Any], BeforeValidator(_as_table)]
-"""A part by its name, or a table of its name and settings."""
+"""A part by its name, or a table with `name` and settings."""
 
 
 def _as_values(value: object) -> tuple[object, ...]:
     values = value if isinstance(value, tuple) else (value,)
     if not values or not all(isinstance(one, str | int | float) for one in values):
-        raise ValueError("should be a text, a number, true or false, or a list of some")
+        raise ValueError("should be a text, a number, true or false, or a list of these")
     return values
 
 
 Values = Annotated[tuple[Any, ...], BeforeValidator(_as_values)]
-"""One value of a column or a list of them, as they would be written in a file."""
+"""One value of a column or a list of values, written as in the file."""
 
 
 class Section(BaseModel):
-    """A table of the recipe: unknown keys are refused."""
+    """A table of the recipe; unknown keys are errors."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
@@ -57,7 +57,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _name_parts(cls, values: object) -> object:
-        """Let settings without a name be those of the part that is there by default."""
+        """Apply settings without a name to the default part."""
         if not isinstance(values, dict):
             return values
         named = {}
@@ -69,39 +69,38 @@ class Section(BaseModel):
 
 
 class FileConfig(Section):
-    """One data file, or several alike. What is not set here is taken from its task."""
+    """One data file, or several with the same columns. Unset keys are taken from the task."""
 
     path: str
-    """Relative to the data root, or absolute. A folder stands for the data files in it, a pattern
-    ("reviews/*.parquet") for those that fit, in the order of their names."""
+    """Relative to the data root, or absolute. A folder means all data files in it, a pattern
+    ("reviews/*.parquet") all files that match, sorted by name."""
     text: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] | None = None
-    """Text columns, where this file calls them otherwise."""
+    """Text columns, if their names differ in this file."""
     label: str | tuple[str, ...] | None = None
-    """Column of the label, or of each label or vote, where this file calls it otherwise."""
+    """Column of the label, or of each label or vote, if its name differs in this file."""
     id: str | None = None
-    """Column of the row's name; an empty word says that this file has none."""
+    """Column of the row ids; "" if this file has no ids."""
     label_map: dict[str, float] | None = None
-    """As the task's, for this file alone."""
+    """Overrides the task's setting for this file."""
     count: int | None = Field(default=None, ge=1)
-    """Take this many rows, drawn without replacement; of several files, out of all of them."""
+    """Sample this many rows without replacement; with several files, from all of them."""
     fraction: float | None = Field(default=None, gt=0, le=1)
-    """Take this part of the rows, drawn without replacement."""
+    """Sample this fraction of the rows without replacement."""
     separator: str | None = None
-    """Column separator; tab where the header line has one, else comma."""
+    """Column separator; tab if the header line has one, else comma."""
     quoting: bool = True
     """Whether double quotes enclose a field (RFC 4180)."""
     constant: float | str | None = None
-    """The label of every row, as it would be written, where the file has no column for it."""
+    """The label of every row, written as in a file, if the file has no label column."""
     scale: tuple[float, float] | None = None
-    """Lowest and highest score of this file, where they are not the task's: its scores are
-    stretched onto the task's range."""
+    """Lowest and highest score of this file, if they differ from the task's range: its scores are
+    rescaled to the task's range."""
     where: dict[str, Values] | None = None
-    """Columns of the file and what they must hold, a value or a list of them, for a row to be
-    taken."""
+    """Row filter: columns and the value, or list of values, that a row must have."""
     group: str | None = None
-    """As the task's, for this file alone; an empty word says that this file has none."""
+    """Overrides the task's setting for this file; "" if this file has no groups."""
     drop_overlap: DropRows | None = None
-    """As the task's, for this file alone."""
+    """Overrides the task's setting for this file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -115,7 +114,9 @@ class FileConfig(Section):
             raise ValueError(f"{self.path}: give constant or {other}, not both")
         if self.scale is not None and self.scale[0] >= self.scale[1]:
             low, high = self.scale
-            raise ValueError(f"{self.path}: scale runs from {low} to {high}: nothing between")
+            raise ValueError(
+                f"{self.path}: scale is [{low}, {high}]: the first number must be below the second"
+            )
         return self
 
 
@@ -123,7 +124,7 @@ Files = Annotated[tuple[FileConfig, ...], BeforeValidator(_as_tuple)]
 
 
 def _number_classes(table: Any, numbers: Mapping[str, int]) -> Any:
-    """Put numbers for the words of classes in a `label_map`, of one table or of several."""
+    """Replace class names by numbers in a `label_map`, of one table or of several."""
     if isinstance(table, tuple):
         return tuple(_number_classes(one, numbers) for one in table)
     found = table.get("label_map") if isinstance(table, dict) else None
@@ -141,73 +142,73 @@ def _number_classes(table: Any, numbers: Mapping[str, int]) -> Any:
 
 
 class TaskConfig(Section, TaskSpec):
-    """A task with its files, head, loss and weight."""
+    """A task: its files, columns, head, loss and weight."""
 
     about: str = ""
-    """A sentence for readers."""
+    """A description."""
     label: str | tuple[str, ...] | None = None
-    """Column of the label. For labels also a list of columns of 0 and 1, one for each label; for a
-    score of columns of votes, of which the mean is taken."""
+    """Column of the label. For `kind = "labels"` also a list of columns with 0 and 1, one per
+    label; for a score also a list of columns with votes, which are averaged."""
     label_separator: str = Field(default=";", min_length=1)
-    """What stands between labels in one column. Only for labels."""
+    """Separator between labels in one column. Only for `kind = "labels"`."""
     id: str | None = None
-    """Column of the row's name, kept for submissions."""
+    """Column of the row ids, which predictions and submissions contain."""
     label_map: dict[str, float] = Field(default={})
-    """Label as written in the file to class (its number, or its word in `labels`) or score."""
+    """Maps a label in the file to a class (its number, or its name in `labels`) or a score."""
     group: str | None = None
-    """Column that says which training rows belong together, such as an author: with folds, rows of
-    one group are in one fold. A row that names none goes by its own text, so that a group may also
-    be called by the text of the row that others are parts of."""
+    """Column with the group of a training row, such as its author: all rows of a group are in the
+    same fold. A row without a group is grouped by its text, so a group can also be named by the
+    text of the row that the others are parts of."""
     train: Files = ()
     """Files to train on: one, or a list."""
     dev: Files = ()
-    """Files to choose the best checkpoint by."""
+    """Files that select the best checkpoint."""
     dev_fraction: float | None = Field(default=None, gt=0, lt=1)
-    """Share of the training rows that is held out as dev where there are no dev files. Which rows
-    depends on their texts alone, not on the seed; equal texts, and rows of one `group`, stay
+    """Fraction of the training rows that is held out as dev if there are no dev files. The choice
+    depends only on the texts, not on the seed; equal texts, and rows of one `group`, stay
     together."""
     test: Files = ()
-    """Files to answer in the end; labels are not needed for `plait predict --split test`."""
+    """Files of the test set; `plait predict --split test` does not need their labels."""
     unlabelled: Files = ()
-    """Files without labels, which the teacher of a stage that distils answers. Rows that dev or
-    test has are left out."""
+    """Files without labels, for the teacher of a distillation stage to predict. Rows that also
+    occur in dev or test are removed."""
     count: int | None = Field(default=None, ge=1)
-    """Draw this many training rows out of all the task's files, without replacement."""
+    """Sample this many training rows from all files of the task, without replacement."""
     fraction: float | None = Field(default=None, gt=0, le=1)
-    """Draw this part of the training rows instead."""
+    """Sample this fraction of the training rows instead."""
     bad_rows: BadRows | None = None
-    """What to do with rows that fail a check; [data].bad_rows unless set."""
+    """How to treat rows that fail a check; [data].bad_rows unless set."""
     head: Part = Field(default={"name": "linear"})
-    """What turns the encoder's vectors into the task's outputs."""
+    """The module that computes the task's outputs from the encoder's embeddings."""
     loss: Part | None = None
-    """Unless set: cross-entropy for classes, bce for binary, label-bce for labels,
-    score-cross-entropy for a score."""
+    """The loss function. Unless set: cross-entropy for classes, bce for binary, label-bce for
+    labels, score-cross-entropy for a score."""
     adapter: Part | None = None
-    """Parameters of the task's own inside the encoder's layers; none unless set."""
+    """Task-specific parameters inside the encoder's layers; no adapter unless set."""
     touch_encoder: bool = True
-    """Whether the task trains the shared encoder; if not, its head and adapter alone."""
+    """Whether the task trains the shared encoder; if false, only its head and adapter."""
     augment: Annotated[tuple[Part, ...], BeforeValidator(_as_tuple)] = ()
-    """What adds rows made of its training rows to them: changed copies, pairs that follow."""
+    """Augmentations: they add changed copies of training rows, or pairs that follow from them."""
     drop_overlap: DropOverlap | None = None
-    """Which training rows to leave out if dev or test has them; [data].drop_overlap unless set."""
+    """Which training rows to remove if dev or test has them; [data].drop_overlap unless set."""
     weight: float = Field(default=1.0, ge=0)
-    """The task's loss is multiplied by this."""
+    """Factor of the task's loss."""
     metric: str | None = None
-    """The figure that stands for the task; unless set accuracy, micro_f1 for labels, pearson for a
-    score."""
+    """The primary metric. Unless set: accuracy for classes and binary, micro_f1 for labels, pearson
+    for a score."""
     batch_size: int | None = Field(default=None, ge=1)
-    """Examples in a batch of this task; the stage's unless set."""
+    """Batch size of this task; the stage's unless set."""
     submit_column: str | None = None
-    """Header of the answer's column in a submission file."""
+    """Header of the prediction column in a submission file."""
     submit_name: str | None = None
-    """How a submission file's name begins; the task's own name unless set."""
+    """Prefix of a submission file's name; the name of the task unless set."""
     licence: str = ""
     """Licence of the task's files, for the model's card."""
 
     @model_validator(mode="before")
     @classmethod
     def _name_labels(cls, values: object) -> object:
-        """Let columns that are labels name them, and a label_map say classes by their words."""
+        """Take label names from label columns; replace class names in `label_map` by numbers."""
         if not isinstance(values, dict):
             return values
         columns, labels = values.get("label"), values.get("labels")
@@ -226,7 +227,9 @@ class TaskConfig(Section, TaskSpec):
     def _check_columns(self) -> TaskConfig:
         if isinstance(self.label, tuple):
             if len(self.label) < 2:
-                raise ValueError("a list of label columns has two or more; one stands by itself")
+                raise ValueError(
+                    "a list of label columns needs two or more; write a single column as a string"
+                )
             self.kind.check_columns(len(self.label))
         files = (*self.train, *self.dev, *self.test, *self.unlabelled)
         scaled = [file.path for file in files if file.scale]
@@ -236,12 +239,12 @@ class TaskConfig(Section, TaskSpec):
 
     @property
     def dev_files(self) -> Files:
-        """Files that dev rows are read from: those of dev, or of train with `dev_fraction`."""
+        """Files with the dev rows: `dev`, or `train` with `dev_fraction`."""
         return self.dev if self.held_out_fraction is None else self.train
 
     @property
     def held_out_fraction(self) -> float | None:
-        """Share of the training rows that is held out as dev; None where dev has files."""
+        """Fraction of the training rows held out as dev; None if there are dev files."""
         return None if self.dev or not self.train else self.dev_fraction
 
     def build_reader(
@@ -250,7 +253,7 @@ class TaskConfig(Section, TaskSpec):
         label_map: Mapping[str, float],
         scale: tuple[float, float] | None = None,
     ) -> LabelReader:
-        """Return what reads the labels of a file, out of its label columns."""
+        """Return the reader of a file's labels."""
         return self.kind.reader(columns, label_map, separator=self.label_separator, scale=scale)
 
 
@@ -258,77 +261,77 @@ class DataConfig(Section):
     """Where files are, and what to do with bad rows."""
 
     root: str | None = None
-    """Folder the files are relative to; `--data` and PLAIT_DATA come first. '@sample' is the
-    sample inside the package."""
+    """Folder that file paths are relative to; `--data` and PLAIT_DATA override it. '@sample' is the
+    sample data in the package."""
     hint: str = ""
-    """What to download or point at; shown when a file is not there."""
+    """Where to get the files; shown when a file is missing."""
     bad_rows: BadRows = "error"
-    """Stop at a row that fails a check, naming its line, or skip it and say so."""
+    """Stop at a row that fails a check, with its line number, or skip it with a note."""
     drop_overlap: DropOverlap = False
-    """Leave out training rows that a dev or test file of any task has: none of them, those of files
-    beyond a task's first ("added"), or all (true); or also pairs of which one has a text
-    ("texts")."""
+    """Remove training rows that also occur in a dev or test file of any task: false (no rows),
+    "added" (only rows of a task's second and later files), true (all), or "texts" (also pairs that
+    share one text with dev or test)."""
     folds: int | None = Field(default=None, ge=2)
-    """Deal the training rows into this many parts and let one stand for dev, whose own files are
-    left unread; dev is dev unless set."""
+    """Split the training rows into this many folds and use one as dev instead of the dev files; the
+    dev files are used unless set."""
     fold: int = Field(default=1, ge=1)
-    """Which of them stands for dev, from 1."""
+    """The fold that is dev, from 1."""
     leave_out: bool = False
-    """Let dev be dev, and only leave that part out of training: for members of an ensemble that is
-    to teach."""
+    """Use the dev files as dev and only leave the fold out of training: for the members of a
+    teacher ensemble."""
 
     @model_validator(mode="after")
     def _check_fold(self) -> DataConfig:
         if self.fold > (self.folds or 1):
             raise ValueError(f"fold = {self.fold}, but folds = {self.folds or 'unset'}")
         if self.leave_out and self.folds is None:
-            raise ValueError("leave_out leaves one of the folds out; set folds")
+            raise ValueError("leave_out needs folds: set folds")
         return self
 
     def deal(self, split: str = "train") -> tuple[int, int] | None:
-        """Return the fold and the number of folds, where a split's rows are dealt."""
+        """Return (fold, number of folds); None if the split has no folds."""
         if self.folds is None or (self.leave_out and split == "dev"):
             return None
         return self.fold, self.folds
 
 
 class EncoderConfig(Section):
-    """Which encoder, and how its output becomes one vector."""
+    """The encoder and its pooling."""
 
     source: str = "packaged"
     """'packaged', a folder in the Hub's layout, or a Hub id."""
     revision: str | None = None
-    """Commit of a Hub id; run.json tells which one a run was made with."""
+    """Commit of a Hub id; run.json records the commit that a run used."""
     sha256: str | None = None
-    """Expected hash of the weights; of shards, one after the other."""
+    """Expected sha256 of the weights; of shards, the hash of their concatenation."""
     architecture: str = "bert"
-    """plait's own BERT ("bert"), whatever transformers' AutoModel makes of the folder ("auto"), or
-    one that a plugin registers."""
+    """plait's BERT ("bert"), transformers' AutoModel ("auto"), or an architecture that a plugin
+    registers."""
     pooling: Literal["cls-pooler", "cls", "mean"] = "mean"
-    """One vector per input: [CLS] through the pooler, [CLS] as it is, or the mean of all tokens."""
+    """One embedding per input: [CLS] with the pooler, [CLS], or the mean of all tokens."""
     dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Of embeddings, attention and layers; the encoder's own configuration unless set."""
+    """Dropout of embeddings, attention and layers; from the encoder's config.json unless set."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Of the weights tokens give one another, where it is not `dropout`; plait's own BERT alone."""
+    """Dropout of the attention weights, if it differs from `dropout`; only for plait's BERT."""
     max_length: int = Field(default=128, ge=8)
-    """Tokens of an input, special ones included; longer ones are cut."""
+    """Maximum tokens of an input, including special tokens; longer inputs are truncated."""
     truncate: Truncate = "head"
-    """What is kept of a text that is cut: its beginning, or its beginning and its end."""
+    """What is kept of a truncated text: its beginning, or its beginning and its end."""
     segments: bool = True
-    """Whether the second text of a pair gets segment id 1 (else all are 0)."""
+    """Whether the second text of a pair has segment id 1 (else 0)."""
 
 
 class EarlyStopping(Section):
-    """Stop when dev no longer gets better."""
+    """Stop when the dev score no longer improves."""
 
     patience: int = Field(ge=1)
-    """Evaluations without a better score before stopping."""
+    """Evaluations without improvement before stopping."""
     per_task: bool = False
-    """Drop each task from the schedule by its own metric; the stage ends when none is left."""
+    """Stop each task separately by its metric; the stage ends when all tasks are stopped."""
 
 
 class TextsConfig(Section):
-    """Texts without labels, for stages that pre-train."""
+    """Texts without labels, for pre-training stages."""
 
     files: Files = Field(min_length=1)
     """The files: one, or a list."""
@@ -342,75 +345,76 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class StageConfig(Section):
-    """One stage of a run: what is trained, in which order, how fast and how long."""
+    """One stage of a run: tasks, schedule, optimizer and length."""
 
     kind: Part = {"name": "finetune"}
-    """What the stage trains: its tasks, or the encoder on bare texts before them."""
+    """The kind of training: fine-tuning on tasks, or pre-training the encoder on texts."""
     tasks: tuple[str, ...] | None = None
     """Tasks that take part; all unless set."""
     mode: Literal["full-model", "last-layer"] = "full-model"
-    """Everything trains, or the heads alone."""
+    """Train the whole model, or only the heads."""
     freeze_layers: int = Field(default=0, ge=0)
-    """Layers from the bottom that stay as they are; any at all also freezes the embeddings."""
+    """Number of frozen layers, from the bottom; 1 or more also freezes the embeddings."""
     epochs: int = Field(default=3, ge=1)
-    """How often the schedule runs; what an epoch is, is the schedule's to say."""
+    """Number of epochs; the schedule defines the length of an epoch."""
     max_steps: int | None = Field(default=None, ge=1)
-    """Updates after which the stage ends, wherever it is."""
+    """Maximum number of updates of the stage."""
     schedule: Part = {"name": "round-robin"}
-    """Which task's batch comes when."""
+    """The order of the tasks' batches."""
     aggregator: Part = {"name": "sum"}
-    """How the tasks' gradients on the encoder become one."""
+    """How the tasks' gradients of the encoder are combined."""
     weighting: Part = {"name": "fixed"}
-    """How much each task's loss counts, besides its own weight."""
+    """How the tasks' losses are weighted, in addition to `tasks.NAME.weight`."""
     regularizers: tuple[Part, ...] = ()
-    """Terms added to every task's loss."""
+    """Terms that are added to every task's loss."""
     batch_size: int = Field(default=32, ge=1)
-    """Examples in a batch."""
+    """Batch size."""
     accumulate: int = Field(default=1, ge=1)
-    """Turns of the schedule that make one update."""
+    """Turns of the schedule per update (gradient accumulation)."""
     lr: float = Field(default=5e-5, gt=0)
-    """Highest learning rate of the stage."""
+    """Peak learning rate of the stage."""
     head_lr: float | None = Field(default=None, gt=0)
     """Learning rate of the heads; `lr` unless set."""
     layer_decay: float = Field(default=1.0, gt=0, le=1)
-    """Each encoder layer's rate is this times that of the layer above; the top one has `lr`."""
+    """Ratio of an encoder layer's learning rate to that of the layer above; the top has `lr`."""
     warmup: float = Field(default=0.0, ge=0, lt=1)
-    """Part of the stage over which the rate rises from 0."""
+    """Fraction of the stage's updates in which the learning rate rises from 0."""
     decay: Literal["constant", "linear", "cosine"] = "constant"
-    """How the rate goes on after the warm-up: it stays, or falls to 0 at the end."""
+    """Learning rate after the warm-up: constant, or falling to 0 at the end."""
     betas: tuple[Beta, Beta] = (0.9, 0.999)
-    """AdamW's memories of the gradient and of its square."""
+    """AdamW's decay rates of the averages of the gradient and its square."""
     eps: float = Field(default=1e-6, gt=0)
-    """AdamW's guard against dividing by 0."""
+    """AdamW's epsilon, which is added to the denominator."""
     weight_decay: float = Field(default=0.01, ge=0)
-    """Decoupled; never on biases and LayerNorm."""
+    """Decoupled weight decay; not applied to biases and LayerNorm."""
     clip: float = Field(default=1.0, ge=0)
-    """Largest norm of the whole gradient; 0 leaves it as it is."""
+    """Maximum norm of the whole gradient; 0 disables clipping."""
     average: float | None = Field(default=None, gt=0, lt=1)
-    """Score and keep a running mean of the weights, of which an update leaves this much: 0.999."""
+    """Decay per update, such as 0.999, of an exponential moving average of the weights, which is
+    scored and saved instead of the weights; off unless set."""
     eval_every: Annotated[int, Field(ge=1)] | Literal["epoch", "end"] = "epoch"
-    """Score dev after every epoch, after this many updates, or at the end of the stage alone."""
+    """Score dev after every epoch, after this many updates, or only at the end of the stage."""
     eval_limit: int | None = Field(default=None, ge=1)
-    """Dev rows a task is scored on while training; all at the end, whatever this says."""
+    """Maximum dev rows per task while training; the final scores use all rows."""
     train_limit: int = Field(default=0, ge=0)
-    """Training rows a task is scored on beside dev, drawn once; 0 for none."""
+    """Training rows per task that are scored in addition to dev, sampled once; 0 for none."""
     early_stopping: EarlyStopping | None = None
-    """When to end the stage before its time; never unless set."""
+    """Early stopping; off unless set."""
 
 
 class RangeConfig(Section):
-    """What a search may set a key to: one of `values`, or what lies between `low` and `high`."""
+    """The values that a search tries for a key: `values`, or numbers from `low` to `high`."""
 
     low: int | float | None = None
-    """Least value. Where both ends are whole numbers, so is what lies between."""
+    """Minimum. If both ends are integers, only integers are tried."""
     high: int | float | None = None
-    """Greatest value."""
+    """Maximum."""
     log: bool = False
-    """Whether 1 to 10 is as long a way as 10 to 100; for learning rates."""
+    """Whether to sample on a logarithmic scale; for learning rates."""
     step: int | float | None = Field(default=None, gt=0)
-    """Distance between the values tried; any unless set, 1 for whole numbers."""
+    """Step between values; continuous unless set, 1 for integers."""
     values: tuple[Any, ...] | None = Field(default=None, min_length=1)
-    """Everything there is to try: numbers, words, parts by name or as tables."""
+    """The list of values to try: numbers, strings, parts by name or as tables."""
 
     @model_validator(mode="after")
     def _check_ends(self) -> RangeConfig:
@@ -435,17 +439,17 @@ class RangeConfig(Section):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a range of whole numbers."""
+        """Whether this is a range of integers."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
 
 class SearchConfig(Section):
-    """What `plait search` may change; training itself does not look at it."""
+    """The search space of `plait search`; training ignores it."""
 
     prune: bool = True
-    """Whether trials below the median of the others are stopped early."""
+    """Whether trials below the median of the other trials are stopped early."""
     space: dict[str, RangeConfig] = {}
-    """A range for each key, dotted and in quotes, that the search sets: "train.lr"."""
+    """A range for each key; write dotted keys in quotes: "train.lr"."""
 
     @model_validator(mode="before")
     @classmethod
@@ -460,12 +464,12 @@ class SearchConfig(Section):
 
 
 class StartConfig(Section):
-    """The run that a run starts from."""
+    """The run to start from."""
 
     run: str
-    """Its folder, as seen from where the command is run."""
+    """Its folder, relative to the working directory."""
     keep: bool = True
-    """Whether tasks that it alone has are kept: answered, scored on dev, but not trained."""
+    """Whether to keep tasks that only that run has: they are predicted and scored, not trained."""
 
     @model_validator(mode="before")
     @classmethod
@@ -480,53 +484,53 @@ class RunConfig(Section):
     """A whole run."""
 
     name: RecipeName
-    """What the run is called; its folder too, unless --out names one."""
+    """Name of the run, and of its folder unless --out is set."""
     about: str = ""
-    """A sentence for `plait list recipes`."""
+    """A description for `plait list recipes`."""
     seed: int = Field(default=11711, ge=0)
-    """Every random choice of the run follows from it."""
+    """Seed of all random choices of the run."""
     plugins: tuple[str, ...] = ()
-    """Python files of yours that register parts, relative to the recipe."""
+    """Your Python files that register parts, relative to the recipe."""
     device: str = "auto"
-    """'auto' is the first GPU, or the CPU where there is none; else 'cpu', 'cuda', 'cuda:1'."""
+    """'auto' is the first GPU, or the CPU without a GPU; or set 'cpu', 'cuda', 'cuda:1'."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """bf16 on a GPU that has it, fp32 elsewhere, unless set."""
+    """'auto' is bf16 on a GPU that supports it, else fp32."""
     graphs: bool = True
-    """Whether a GPU's steps are captured once and replayed, which is faster."""
+    """Whether steps on a GPU are captured as CUDA graphs and replayed, which is faster."""
     select: Literal["sum", "overall", "mean"] = "sum"
-    """The dev figure that decides which checkpoint of a stage is best; the last stage's is kept."""
+    """The dev score that selects the best checkpoint of a stage; the last stage's is kept."""
     save_every: int = Field(default=500, ge=1)
-    """Updates between checkpoints; each evaluation makes one as well."""
+    """Updates between checkpoints; each evaluation also saves one."""
     log_every: int = Field(default=20, ge=1)
-    """Updates between two lines of losses in the log."""
+    """Updates between two lines of losses in metrics.jsonl."""
     score_first: bool = False
-    """Score dev before any training, too."""
+    """Whether to score dev before training."""
     listeners: tuple[Part, ...] = ({"name": "tensorboard"},)
-    """Who hears of losses and scores besides metrics.jsonl."""
+    """Receivers of losses and scores, in addition to metrics.jsonl."""
     data: DataConfig = DataConfig()
-    """Where the files are."""
+    """Location and treatment of data files."""
     encoder: EncoderConfig = EncoderConfig()
-    """What the tasks share."""
+    """The encoder that all tasks share."""
     tasks: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TaskConfig] = Field(
         min_length=1
     )
-    """One table per task, under a name of yours."""
+    """One table per task; you choose its name."""
     held_out: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TaskConfig] = {}
-    """Tasks that have no part in the run, but whose dev and test files count where rows or texts
-    are kept out of training, as those of [tasks] do."""
+    """Tasks that are not part of the run; rows and texts in their dev and test files are kept out
+    of training like those of [tasks]."""
     texts: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], TextsConfig] = {}
-    """Texts without labels that stages may name, under names of yours."""
+    """Texts without labels for pre-training stages; you choose the names."""
     start: StartConfig | None = None
-    """The folder of a run to start from, its encoder and the heads of tasks that mean the same;
-    the plain encoder unless set."""
+    """A run to start from: its encoder and the heads of unchanged tasks are taken over. Training
+    starts from [encoder] unless set."""
     stages: tuple[str, ...] = ("finetune",)
-    """The stages in order; each takes [train] and its own [stage.NAME]."""
+    """The stages in order; each uses [train] and [stage.NAME]."""
     train: StageConfig = StageConfig()
     """Settings of every stage."""
     stage: dict[str, dict[str, Any]] = {}
-    """Settings of single stages, over those of [train]."""
+    """Settings of single stages, which override [train]."""
     search: SearchConfig = SearchConfig()
-    """What `plait search` tries."""
+    """Search space of `plait search`."""
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
@@ -543,11 +547,11 @@ class RunConfig(Section):
 
     @property
     def trained_tasks(self) -> tuple[str, ...]:
-        """The tasks that take part in some stage."""
+        """The tasks of all stages."""
         named = {t for name in self.stages for t in self.stage_config(name).tasks or self.tasks}
         return tuple(task for task in self.tasks if task in named)
 
     def stage_config(self, name: str) -> StageConfig:
-        """Return one stage's settings: [train], and [stage.NAME] over it."""
+        """Return the settings of a stage: [train], overridden by [stage.NAME]."""
         base = self.train.model_dump()
         return validate(StageConfig, merge(base, self.stage.get(name, {})), f"stage.{name}")

@@ -1,4 +1,4 @@
-"""A recipe that starts from a run is laid over the recipe of that run."""
+"""Merge a recipe that starts from a run with the recipe of that run."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ SPLITS = ("train", "dev", "test")
 def lay_over_run(
     table: dict[str, Any], read: Callable[[str], dict[str, Any]], origin: str
 ) -> dict[str, Any]:
-    """Add to a recipe what it takes from the run it starts from: encoder, tasks, plugins.
+    """Return a recipe with the encoder, tasks and plugins of the run it starts from.
 
-    A task that the recipe has a table for takes part in training, one that the run alone has does
-    not. The table is laid over the run's, unless it says what kind of task it is: then it
-    stands by itself. Files without labels stay behind: the run's stages had a teacher for them,
-    and those of the recipe may have none. `read` reads a recipe file.
+    A task with a table in the recipe is trained; a task that only the run has is not. The table is
+    merged with the run's table of the task, unless it sets `kind`: then it replaces the run's
+    table. Files without labels are not taken over, because they need a teacher. `read` reads a
+    recipe file.
     """
     start = validate(StartConfig, table["start"], f"{origin}: start")
     path = Path(start.run) / "recipe.toml"
     if not path.is_file():
-        # The recipe of a run that started there has all it takes.
+        # The recipe of a run that was started there is complete.
         if _holds_tables(table) and _is_whole(table):
             return table
-        told = f"is no run: it has no {path.name}"
+        problem = f"is not a run: it has no {path.name}"
         if path.with_name("ensemble.toml").is_file():
-            told = "is an ensemble; name one of its members"
-        raise RecipeError(f"{origin}: start names {start.run}, which {told}")
+            problem = "is an ensemble; name one of its members"
+        raise RecipeError(f"{origin}: start names {start.run}, which {problem}")
     known = read(str(path))
     own = table.get("tasks", {})
     if not all(map(_holds_tables, (table, known))):
-        return table  # what is wrong with it is said when it is checked
+        return table  # validation reports the error later
     tasks = {name: _with_root(task, known) for name, task in known.get("tasks", {}).items()}
     wanted = {n: task for n, task in tasks.items() if start.keep or n in own or not own}
     laid = {
@@ -72,12 +72,12 @@ def _over(task: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_root(task: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Name a task's files and treat its bad rows as under the data root of its own recipe."""
+    """Return a task with the file paths and `bad_rows` of the recipe it comes from."""
     data = recipe.get("data", {})
     placed = {"bad_rows": data.get("bad_rows", "error"), **task}
     placed.pop("unlabelled", None)
     if root := data.get("root"):
-        # Absolute, or the new recipe's root would come before it; '@sample' is no folder.
+        # Absolute, so that the new recipe's root is not added; '@sample' is not a folder.
         root = root if root.startswith("@") else Path(root).expanduser().resolve()
         for split in SPLITS:
             files = task.get(split, [])

@@ -1,4 +1,4 @@
-"""Tables laid over one another: a recipe over what it extends, an override over both."""
+"""Merge tables: a recipe over the recipe it extends, overrides over both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one table over another: tables merge, everything else is replaced.
+    """Merge one table into another: tables are merged, other values are replaced.
 
     A part that names itself anew starts from its own defaults, not from the settings
     of the part it replaces.
@@ -24,7 +24,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict) and isinstance(old, str):
             old = _make_room(key, old)
         if isinstance(value, dict) and isinstance(old, dict):
-            # A task or a label may itself be called "name"; only a word names a part.
+            # A task or a label may be called "name"; only a string names a part.
             renamed = isinstance(value.get("name"), str) and value["name"] != old.get("name")
             merged[key] = deepcopy(value) if renamed else merge(old, value)
         else:
@@ -33,7 +33,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_room(key: str, word: str) -> dict[str, Any]:
-    """Turn a part, a data file or a run given by one word into a table, for settings beside it."""
+    """Return a part, data file or run that is a string as a table, so that keys can be added."""
     files = ("train", "dev", "test", "unlabelled", "files")
     return {"path" if key in files else {"start": "run"}.get(key, "name"): word}
 

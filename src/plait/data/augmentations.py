@@ -180,7 +180,7 @@ class OtherOrder(Augmentation):
     def check(self, task: TaskSpec) -> None:
         """Refuse tasks of single texts."""
         if not task.is_pair:
-            raise ValueError("it turns pairs round, and the task has one text column")
+            raise ValueError("it swaps the texts of a pair, but the task has one text column")
 
     def __call__(
         self, texts: tuple[str, ...], generator: np.random.Generator

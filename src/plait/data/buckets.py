@@ -43,8 +43,8 @@ class Buckets:
     def fit(cls, lengths: Ints, batch_size: int) -> Buckets:
         """Choose sizes for batches of rows whose inputs have these lengths, [inputs, rows].
 
-        The last sizes hold any batch there can be. The draw has a seed of its own: equal data
-        has equal sizes in every run.
+        The largest sizes hold any possible batch. The random draw has a fixed seed: the same data
+        gives the same sizes in every run.
         """
         longest, totals = _draw(lengths, batch_size)
         num_lengths, num_totals = (2, 4) if np.median(totals) <= SMALL else (4, 8)

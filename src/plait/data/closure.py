@@ -61,9 +61,7 @@ class Closure(SetAugmentation):
     def check(self, task: TaskSpec) -> None:
         """Refuse what is not pairs labelled yes or no."""
         if not (task.kind.is_yes_no and task.is_pair):
-            raise ValueError(
-                "it is for pairs that mean the same or not: kind = 'binary', two texts"
-            )
+            raise ValueError("it needs a task of kind 'binary' with two text columns")
 
     def __call__(self, training: Rows, held_out: HeldOut, generator: np.random.Generator) -> Made:
         """Return the pairs that follow."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plait.types import Truncate
 
 ONE_TEXT = TaskSpec(kind=Binary(), text=("text",))
-"""How a collator is told that a row is one text, of no task; its kind is not looked at."""
+"""The spec of a row that is a single text without a task; its kind is not used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def _noted(note: Path, seen: list[int], read: Callable[[], str]) -> str:
     digest = read()
     changed = max(seen[1], seen[2]) / 1e9
     if time.time() - changed > SETTLED_S:
-        with suppress(OSError):  # a cache that cannot be written to is told of elsewhere
+        with suppress(OSError):  # an unwritable cache is reported elsewhere
             note.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as file:
                 json.dump({"seen": seen, "digest": digest}, file)

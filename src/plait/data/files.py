@@ -31,5 +31,7 @@ def open_source(path: Path, *, separator: str | None = None, quoting: bool = Tru
     if kind in (".jsonl", ".ndjson"):
         return JsonLines(path)
     if kind == ".json":
-        raise DataError("JSON is read one object a line, from a file named .jsonl", path=path)
+        raise DataError(
+            "JSON must have one object per line, in a file that ends in .jsonl", path=path
+        )
     return Separated(path, separator, quoting)

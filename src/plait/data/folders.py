@@ -131,7 +131,8 @@ def _in_folder(folder: Path, path: str) -> list[str]:
     if len(kinds) > 1:
         one = f"{path.rstrip('/')}/*{min(kinds)}"
         raise DataError(
-            f"folder {path} holds {' and '.join(sorted(kinds))} files; say which are meant: {one!r}"
+            f"folder {path} holds {' and '.join(sorted(kinds))} files; "
+            f"choose one format with a pattern: {one!r}"
         )
     return [name for names in kinds.values() for name in names]
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 NUM_NAMED = 1000
-"""Lines of a file by which its keys are told."""
+"""Number of lines that are read to find the keys of a file."""
 
 
 class JsonLines(Source):
-    """One JSON object a line; blank lines are passed over."""
+    """One JSON object per line; blank lines are skipped."""
 
     def names(self) -> list[str]:
         """Return the keys of the first objects, since one need not have all."""

@@ -55,11 +55,12 @@ def is_taken(path: Path) -> bool:
 
 @contextmanager
 def turn(path: Path, tell: Tell | None = None) -> Iterator[Tell]:
-    """Wait for one's turn at some work, telling how far the one at work is; give a `tell` for ours.
+    """Acquire the lock at `path`; yield a function that publishes this process's progress.
 
-    The work may be done by then: look first. It must do no harm to do it twice at once, for where
-    there are no locks, or where one hangs that has it, nobody waits. Nor does who has it already:
-    what it calls to tell how far it is may come here again.
+    While another process holds the lock, its progress is passed to `tell`. The work may be done
+    by the time the lock is acquired: check first. The work must be safe to do twice at once,
+    because the lock is skipped on file systems without locks and when its holder hangs. It is also
+    skipped if this process already holds it, since a progress callback may call this again.
     """
     if path in _held.get():
         yield tell or _say_nothing

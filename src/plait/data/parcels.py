@@ -31,11 +31,11 @@ class Parcel:
     """Parcels of one task with equal keys can go through one captured step."""
     num_examples: int
     lengths: npt.NDArray[np.int64] | None = None
-    """Of every input, where `unpack` can be told another `length` and `total`; else None."""
+    """Length of every input if `unpack` accepts another `length` and `total`; else None."""
 
     @classmethod
     def of(cls, batch: Batch) -> Parcel:
-        """Wrap up a batch as it is."""
+        """Pack a batch without more padding."""
         tokens, labels = batch.tokens, batch.labels
         own = () if labels is None else (labels,)
         inputs = (tokens.ids, tokens.types, tokens.mask, *own)
@@ -49,7 +49,7 @@ class Parcel:
 
     @classmethod
     def filled(cls, batch: Batch, pad_id: int, most: int) -> Parcel:
-        """Wrap up a batch on the CPU, filled up to sizes that come again, at most `most` long."""
+        """Pack a batch on the CPU, padded to one of a few sizes, at most `most` tokens long."""
         tokens = batch.tokens
         more = (0, min(round_up(tokens.ids.shape[1]), most) - tokens.ids.shape[1])
         filled = Tokens(

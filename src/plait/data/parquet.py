@@ -70,7 +70,7 @@ class Parquet(Source):
             try:
                 yield pyarrow.parquet.ParquetFile(raw if stream is raw else unpacked)
             except pa.ArrowException as error:
-                raise DataError(f"is not sound Parquet: {error}", path=self.path) from error
+                raise DataError(f"is not a valid Parquet file: {error}", path=self.path) from error
 
     def _require_text(self, name: str, kind: Any) -> None:
         inner = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -86,7 +86,7 @@ class Parquet(Source):
 
 
 def _batches(file: Any, size: int, names: list[str]) -> Iterator[Any]:
-    """Give rows so many at a time, whatever the row groups.
+    """Yield rows in chunks of a fixed size, independent of the row groups.
 
     As `iter_batches` does for all groups at once; but that holds the whole file in the end.
     """

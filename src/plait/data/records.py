@@ -134,10 +134,10 @@ class RecordFile:
         if len(named) == 1:
             self.source.remedy += ", and bare lines of text are read from standard input (< FILE)"
         self.number_name = None if named & set(ids) else "id"
-        """Rows that have no name of their own are numbered."""
+        """Name of the added column of row numbers; None if the file has an id column."""
 
     def survey(self, progress: Progress | None = None) -> Survey:
-        """Read the file once; a row that cannot be used is an error here, before any answer."""
+        """Read the file once; raise DataError for an unusable row before any prediction."""
         count = num_empty = 0
         kinds: dict[str, set[type]] = {}
         fields: list[Any] = [(self.number_name, pa.string())] if self.number_name else []
@@ -157,7 +157,7 @@ class RecordFile:
         if isinstance(self.source, JsonLines):
             if count:
                 self.source.require(self.columns.text, list(kinds))  # of some objects at least
-            if self.number_name in kinds:  # the first line has no name of its own, a later one has
+            if self.number_name in kinds:  # a later line has an id, the first one has none
                 self.number_name, fields = None, []
             fields += [(name, _json_type(found)) for name, found in kinds.items()]
         elif whole is None:  # no rows: no types either

@@ -1,4 +1,4 @@
-"""Chunks of a file become checked rows: stripped texts, labels as numbers, ids.
+"""Convert chunks of a file to checked rows: stripped texts, labels as numbers, ids.
 
 Every row is checked. Checks run over whole columns; only rows that fail one, and each
 distinct way a label is written, are looked at one by one.
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from plait.config import BadRows
 
 WHITESPACE = "".join(c for c in map(chr, range(0x10000)) if c.isspace())
-"""What str.strip strips; pyarrow's own notion of space leaves a few of them."""
+"""The characters that str.strip removes; pyarrow's definition of space misses a few."""
 
 NUM_PLACES = 3
-"""Skipped rows whose place a report names by default."""
+"""Maximum number of skipped rows whose line a report names, by default."""
 NUM_VALUES = 5
-"""Values of a column that a report names."""
+"""Maximum number of column values that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class Rows:
     position: int
     """Bytes of the file read so far."""
     numbers: npt.NDArray[np.int64]
-    """Each row's number in its file, as the file's source counts."""
+    """Number of each row in its file, as its source counts."""
     whole: Any = None
-    """The rows as they stand in the file, where asked for."""
+    """The unchanged rows of the file, if requested."""
     file: int = 0
-    """Which of the files of its split, where there are several."""
+    """Index of the file in its split."""
     groups: Any = None
-    """What each row belongs to, where asked for: a pyarrow string array, '' for nothing."""
+    """Group of each row, if requested: a pyarrow string array, '' for no group."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -69,7 +69,7 @@ class Rows:
 
 
 def join_rows(chunks: Sequence[Rows]) -> Rows:
-    """Put rows end to end, of whichever file they are."""
+    """Concatenate rows, which may be of different files."""
     texts = zip(*(rows.texts for rows in chunks), strict=True)
     labels = [rows.labels for rows in chunks if rows.labels is not None]
     return Rows(
@@ -83,7 +83,7 @@ def join_rows(chunks: Sequence[Rows]) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What became of one file's rows."""
+    """Counts of the rows of one file."""
 
     name: str
     rows: int
@@ -91,15 +91,15 @@ class FileReport:
     skipped: dict[str, int] = field(default_factory=dict)
     """Rows dropped, by reason."""
     places: tuple[str, ...] = ()
-    """Where the first few of them are: 'line 12'."""
+    """Places of the first skipped rows: 'line 12'."""
     first: str = ""
-    """What is wrong with the very first of them."""
+    """The error of the first skipped row."""
     added: dict[str, int] = field(default_factory=dict)
     """Rows added to them, by augmentation."""
     held_out: int = 0
-    """Rows left out because dev or test has them, added ones among them."""
+    """Rows left out because dev or test has them, including added rows."""
     others: int = 0
-    """Rows passed over, which are not those asked for."""
+    """Rows that `where` excludes."""
 
     def __str__(self) -> str:
         total = sum(self.skipped.values())
@@ -115,7 +115,7 @@ class FileReport:
 
 
 class RowReader:
-    """Iterate over a file's good rows; at a bad one raise, or skip it and keep count."""
+    """Iterate over a file's valid rows; raise at an invalid row, or skip and count it."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class RowReader:
         self.where = where or {}
         self._rows = self._others = 0
         self._values: dict[str, list[str]] = {}
-        """What the columns of `where` hold in the first chunk, of which nothing is taken."""
+        """Values of the `where` columns in the first chunk, if it had no matching row."""
         self._skipped: Counter[str] = Counter()
         self._first: list[BadRow] = []
 
@@ -157,7 +157,7 @@ class RowReader:
             yield rows
 
     def report(self) -> FileReport:
-        """Tell what was skipped; complete once the rows have been read."""
+        """Return the counts of rows; complete after all rows were read."""
         source = self.source
         lines = source.lines([row.number for row in self._first]) if self._first else []
         return FileReport(
@@ -188,7 +188,7 @@ class RowReader:
         raise DataError(f"{source.unit} {place}: {sentence}", path=source.path)
 
     def _choose(self, chunk: Chunk) -> Chunk:
-        """Keep the rows whose columns hold what is asked for."""
+        """Keep the rows that match `where`."""
         first = len(self.columns.text) + len(self.columns.labels)
         kept = np.ones(len(chunk.numbers), bool)
         for name, array in zip(self.columns.where, chunk.columns[first:], strict=False):
@@ -201,7 +201,7 @@ class RowReader:
         return chunk if kept.all() else chunk.take(np.flatnonzero(kept))
 
     def _tell_values(self) -> str:
-        """Say what a column holds instead of what is asked for, where no row was taken."""
+        """Return a hint with the values of a column, if no row matched `where`."""
         if self._rows or not self._values:
             return ""
         name, values = next(iter(self._values.items()))
@@ -210,7 +210,7 @@ class RowReader:
         return f"column {name!r} holds {shown}{more}"
 
     def _check(self, chunk: Chunk) -> tuple[Rows, list[BadRow]]:
-        """Split a chunk into its good rows and its bad ones."""
+        """Split a chunk into valid and invalid rows."""
         found: dict[int, BadRow] = {}  # by place in the chunk; the first complaint stands
 
         def complain(places: Any, reason: str, sentence: str) -> None:
@@ -239,8 +239,8 @@ class RowReader:
             ]
             values = found_labels[0] if len(names) == 1 else self.labels.join(found_labels)
             if self.labels.votes:
-                told = "no column of the label holds one"
-                complain(np.flatnonzero(np.isnan(values)), "missing label", told)
+                message = "no label column has a value"
+                complain(np.flatnonzero(np.isnan(values)), "missing label", message)
         for name, text in zip(self.columns.text, texts, strict=True):
             if not self.keep_empty:
                 complain(_where(pc.equal(text, "")), "empty text", f"column {name!r} is empty")
@@ -277,7 +277,7 @@ class RowReader:
             array = pa.array([written_label(value) for value in array.to_pylist()], pa.string())
         coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         written = [*coded.dictionary.to_pylist(), None]
-        # a null has no code; the entry after the last stands for it
+        # a null has no code; it gets the last entry
         indices = pc.fill_null(coded.indices.cast(pa.int64()), len(written) - 1)
         codes: npt.NDArray[np.int64] = indices.to_numpy(zero_copy_only=False)
         values = np.zeros((len(written), *self.labels.shape))
@@ -285,8 +285,8 @@ class RowReader:
             try:
                 values[code] = self.labels.read(plain_text(written[code]))
             except UnicodeDecodeError:
-                told = f"{where}the label is not UTF-8"
-                complain(np.flatnonzero(codes == code), "not UTF-8", told)
+                message = f"{where}the label is not UTF-8"
+                complain(np.flatnonzero(codes == code), "not UTF-8", message)
             except LabelError as error:
                 complain(np.flatnonzero(codes == code), error.reason, f"{where}{error}")
         spread: npt.NDArray[np.float64] = values[codes]
@@ -302,10 +302,10 @@ def _where(mask: Any) -> npt.NDArray[np.int64]:
 
 
 def decode(array: Any) -> tuple[Any, list[int]]:
-    """Turn bytes into text; give the places of those that are not UTF-8, which become ''."""
+    """Decode bytes; also return the indices that are not UTF-8, whose text is ''."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
-    # through binary, because strings are taken at their word and never looked at
+    # through binary, because pyarrow does not validate strings
     array = pc.fill_null(array.cast(pa.binary()), b"")
     try:
         return array.cast(pa.string()), []
@@ -321,7 +321,7 @@ def decode(array: Any) -> tuple[Any, list[int]]:
 
 
 def _as_text(array: Any) -> Any:
-    """Write an id column of any type as text."""
+    """Convert an id column of any type to strings."""
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if any(t(kind) for t in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)):
         return array

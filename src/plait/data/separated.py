@@ -67,7 +67,9 @@ class Separated(Source):
             if start.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise DataError("the file is UTF-16; save it as UTF-8", path=self.path)
             if re.fullmatch(rb"sep=.", line):
-                raise DataError("the line is for Excel alone; take it out", path=self.path, line=1)
+                raise DataError(
+                    "remove this line, which only Excel understands", path=self.path, line=1
+                )
             if self.separator is None:
                 self.separator = find_separator(line, self.path, quoting=self.quoting)
             for number, record in self._records(stream):
@@ -195,17 +197,17 @@ class Separated(Source):
                     line=line,
                 ) from error
         finally:
-            text.detach()  # leaves the stream to be closed by who opened it
+            text.detach()  # the caller closes the stream
 
     def _other_width(self, number: int, got: int, width: int) -> BadRow:
         columns = "column" if got == 1 else "columns"
-        told = f"the row has {got} {columns}, the header {width}"
+        message = f"the row has {got} {columns}, the header {width}"
         if got > width and self.quoting:
-            told += f"; a text with {self.separator!r} in it stands in double quotes"
-        return BadRow(number, "wrong number of columns", told)
+            message += f"; quote a text that contains {self.separator!r} with double quotes"
+        return BadRow(number, "wrong number of columns", message)
 
     def _refuse_open_quote(self) -> None:
-        """Fail if the last row reaches the end of the file inside quotes, eating what followed."""
+        """Raise DataError if a quote is still open at the end of the file."""
         if self.quoting:
             with self._open() as (stream, _):
                 for _ in self._records(stream, strict=True):
@@ -222,11 +224,11 @@ class _WholeLineEnds(io.RawIOBase):
         self._stream, self._held = stream, b""
 
     def readable(self) -> bool:
-        """Say yes, which io asks of a stream before it reads."""
+        """Return True, as io requires of a readable stream."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read as usual, but leave a CR at the end for the next time."""
+        """Read, but keep a trailing CR for the next call."""
         data = self._held + self._stream.read(size - len(self._held) if size >= 0 else -1)
         self._held = b""
         if data.endswith(b"\r") and len(data) > 1:
@@ -235,21 +237,21 @@ class _WholeLineEnds(io.RawIOBase):
 
 
 def find_separator(header: bytes, path: Path, *, quoting: bool) -> str:
-    """Return what a file is split at whose separator nobody has named."""
-    if quoting:  # what a quoted name has inside separates nothing
+    """Return the separator of a file, guessed from its header and name."""
+    if quoting:  # ignore separators inside quoted names
         header = re.sub(rb'(?<![^\t,;])"(?:[^"]|"")*"', b"", header)
     if b"\t" in header:
         return "\t"
     if b"," in header:
         return ","
-    # One column has nothing between: then the name says it, as texts have commas.
+    # A single column has no separator: use the file name, because texts contain commas.
     if path.name.lower().removesuffix(".gz").removesuffix(".xz").endswith(".tsv"):
         return "\t"
     return ";" if b";" in header else ","  # as spreadsheets save CSV where 3,7 is a number
 
 
 def refuse_separator(separator: str, path: Path) -> None:
-    """Refuse what cannot stand between columns."""
+    """Raise DataError if a separator is not one ASCII character other than a quote or newline."""
     if len(separator) != 1 or not separator.isascii() or separator in '"\r\n':
         raise DataError(
             f"separator {separator!r} is not one plain character, such as ';' or '\\t'", path=path

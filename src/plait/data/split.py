@@ -80,21 +80,21 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What became of an augmentation that looks at all rows at once."""
+    """The result of an augmentation that uses all rows at once."""
 
     name: str
     added: int
     counts: dict[str, int]
-    """What it found, and what it left out and why."""
+    """Numbers of rows found and left out, by reason."""
 
     def __str__(self) -> str:
-        told = ", ".join(f"{n:,} {what}" for what, n in self.counts.items() if n)
-        return f"{self.added:,} more by {self.name}" + (f" ({told})" if told else "")
+        parts = ", ".join(f"{n:,} {what}" for what, n in self.counts.items() if n)
+        return f"{self.added:,} more by {self.name}" + (f" ({parts})" if parts else "")
 
 
 @dataclass
 class Split:
-    """The rows of one split of a task: which files, how they are read, which rows are drawn."""
+    """The rows of one split of a task: its files, how they are read, which rows are sampled."""
 
     task_name: str
     task: TaskConfig
@@ -105,23 +105,23 @@ class Split:
     labelled: bool
     hint: str = ""
     fold: tuple[int, int] | None = None
-    """(1, 5): of the training rows dealt into 5 parts, the first is dev, the others are train."""
+    """(1, 5): the training rows are split into 5 folds; the first is dev, the others are train."""
     drop_overlap: DropOverlap = False
-    """The recipe's, where the task says nothing."""
+    """The recipe's setting, if the task has none."""
     held_out: HeldOut | None = None
-    """What dev and test have; asked for by `drop_overlap` and by what makes new pairs."""
+    """The texts of dev and test; needed for `drop_overlap` and for augmentations."""
     grouped: bool = False
-    """Whether rows come with what they belong to, which a fold asks for by itself."""
+    """Whether rows include their group; always true for folds."""
     most_places: int = NUM_PLACES
-    """Skipped rows of a file whose place its report names."""
+    """Maximum number of skipped rows whose line a report names."""
     reports: list[FileReport] = field(default_factory=list, init=False)
-    """What became of each file's rows, once they have been read."""
+    """One report per file, after reading."""
     extensions: list[Extension] = field(default_factory=list, init=False)
-    """What was added to all of them together."""
+    """Results of augmentations that use all rows."""
 
     def __post_init__(self) -> None:
         self.trains = self.split == "unlabelled" or (self.split == "train" and self.labelled)
-        # Who only wants answers wants one for every row, be it as it may.
+        # Predictions need every row, even one with an empty text.
         keep = not (self.labelled or self.trains)
         self.bad_rows = "error" if keep else (self.task.bad_rows or self.bad_rows)
         if self.split in ("test", "unlabelled"):
@@ -166,16 +166,18 @@ class Split:
 
     def _tell_twice(self, one: _File, two: _File) -> str:
         first, second = self.entries[one.entry].path, self.entries[two.entry].path
-        told = f"{first} and {second} both stand for {two.config.path}"
+        message = f"{first} and {second} both name {two.config.path}"
         if one.entry == two.entry:
-            told = f"{first} stands for {one.config.path} and {two.config.path}, which are one file"
+            message = (
+                f"{first} contains {one.config.path} and {two.config.path}, which are the same file"
+            )
         return (
-            f"tasks.{self.task_name}.{self.source}: {told}, so that its rows would be read twice; "
-            "leave one out, or choose a pattern that does"
+            f"tasks.{self.task_name}.{self.source}: {message}, so its rows would be read twice; "
+            "remove one, or choose a pattern that matches it once"
         )
 
     def _refuse_held_out(self) -> None:
-        """Refuse a folder or pattern that takes a dev or test file in; its name would be meant."""
+        """Raise RecipeError if a folder or pattern of train files matches a dev or test file."""
         for file in self.files:
             pattern = self.entries[file.entry].path
             if file.config.path == pattern or self.held_out is None:
@@ -183,8 +185,8 @@ class Split:
             if file.path.resolve() in self.held_out.files:
                 where = f"tasks.{self.task_name}.{self.split}"
                 raise RecipeError(
-                    f"{where}: {pattern} takes in {file.config.path}, which is a dev or test "
-                    "file; choose a pattern that leaves it out, or move it"
+                    f"{where}: {pattern} matches {file.config.path}, which is a dev or test "
+                    "file; choose a pattern that excludes it, or move it"
                 )
 
     @property
@@ -204,7 +206,7 @@ class Split:
                 f"tasks.{self.task_name}: {config.path} names {len(text)} text columns, the task "
                 f"{len(task.text)}"
             )
-        # id = "" on a file says that it has none; of rows to train on alone nobody asks for names
+        # id = "" means that the file has no ids; unlabelled rows need no ids
         own = None if self.split == "unlabelled" else task.id
         name = own if config.id is None else config.id
         where = tuple(config.where or ())
@@ -220,7 +222,7 @@ class Split:
         said = (config.drop_overlap, task.drop_overlap, self.drop_overlap)
         mode: DropOverlap = next(value for value in said if value is not None)
         if self.split == "unlabelled" and mode != "texts":
-            mode = True  # nobody published a figure that such rows were part of
+            mode = True  # published scores do not depend on unlabelled rows
         elif not self.trains:
             mode = False
         how: DropRows = mode if mode == "texts" else bool(mode)
@@ -302,7 +304,7 @@ class Split:
         self.reports.clear()
         self.extensions.clear()
         sizes = [file.path.stat().st_size for file in self.files]
-        # Rows that are drawn are counted first, in a reading of its own.
+        # If rows are sampled, a first pass counts them.
         before = sum(sizes) if self._draws() else 0
         total, num_rows = before + sum(sizes), 0
         parts = [
@@ -340,8 +342,10 @@ class Split:
             report = replace(reader.report(), added=dict(added), held_out=num_held_out)
             self.reports.append(report)
         if num_rows == 0:
-            told = "; ".join(f"{r}: {r.first}" if r.first else str(r) for r in self.reports)
-            raise NoRowsError(f"task {self.task_name!r} has no {self.split} rows to use ({told})")
+            reasons = "; ".join(f"{r}: {r.first}" if r.first else str(r) for r in self.reports)
+            raise NoRowsError(
+                f"task {self.task_name!r} has no {self.split} rows to use ({reasons})"
+            )
         for name, part, generator in parts:
             if isinstance(part, SetAugmentation):
                 yield from self._extend(every, name, part, generator)
@@ -485,8 +489,7 @@ class Split:
             return np.arange(total)
         if count > total:
             raise DataError(
-                f"{what}: count = {count:,} asks for more {self.split} rows than the "
-                f"{total:,} there are"
+                f"{what}: count = {count:,} is more than the {total:,} {self.split} rows that exist"
             )
         return np.sort(self._generator(salt).choice(total, count, replace=False, shuffle=False))
 

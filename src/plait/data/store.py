@@ -210,7 +210,7 @@ class Dataset:
         """
         checked = [check_texts(i, row, blank=blank) for i, row in enumerate(texts)]
         if len(set(map(len, checked))) > 1:
-            raise DataError("some examples have one text and some two")
+            raise DataError("some examples have one text and some have two")
         limit = max_length - tokenizer.layout.num_single
         columns = [list(column) for column in zip(*checked, strict=True)] or [[]]
         tokens = []
@@ -288,7 +288,7 @@ def load_split(
 
     def check_unchanged() -> None:
         if source.describe()["files"] != described["files"]:
-            raise DataError(f"the {split} files of task {task_name!r} have changed meanwhile")
+            raise DataError(f"the {split} files of task {task_name!r} changed while they were read")
 
     def find_places(rows: Sequence[int]) -> list[Place]:
         check_unchanged()

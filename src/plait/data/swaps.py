@@ -4,7 +4,7 @@ The built-in pairs are gendered words of English. A word counts where it stands 
 whatever its case, and the word put in its place is written in the same case.
 
 Two words have no single counterpart. 'her' is 'his' before a noun and 'him' elsewhere, 'his' is
-'her' before a noun and 'hers' elsewhere. What comes before a noun is told by a simple rule: a
+'her' before a noun and 'hers' elsewhere. A simple rule detects a noun: a
 word follows, with nothing but space or an opening quote between, and it is not one of those
 that seldom begin what someone has (the, a, and, to, in, was, ...: `NO_NOUN`). So 'her book' and
 'his book' are one another's, 'saw her.' becomes 'saw him.'; 'made her cry' becomes 'made his cry',
@@ -84,7 +84,7 @@ class Swapper:
     def _learn(self, pair: Sequence[str]) -> None:
         words = [" ".join(word.split()) for word in pair]
         if len(words) != 2 or not all(words):
-            raise ValueError(f"pairs holds {list(pair)}, which is not two words")
+            raise ValueError(f"pairs holds {list(pair)}, which must be two words")
         for word, other in (words, words[::-1]):
             key = _lower(word)
             if key in self.words:

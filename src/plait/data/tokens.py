@@ -177,7 +177,7 @@ def _specials(encoding: Any, num_texts: int) -> tuple[tuple[int, ...], ...]:
         else:
             runs.append(())
     if len(runs) != num_texts + 1:
-        raise EncoderError("the tokenizer's way of marking special tokens is not understood")
+        raise EncoderError("the tokenizer's handling of special tokens is not supported")
     return tuple(runs)
 
 

@@ -86,7 +86,9 @@ class Loss(ABC):
         A head may begin there. Only losses of a linear model's own outputs have one. `strength` is
         C of a logistic regression; what suits the kind of task unless given.
         """
-        raise ValueError(f"{type(self).__name__} has no regression that a head could begin as")
+        raise ValueError(
+            f"{type(self).__name__} does not support heads that are initialized with a linear model"
+        )
 
     def log_probabilities(self, outputs: Tensor) -> Tensor:
         """Return the outputs as a distribution, [examples, classes] logarithms.
@@ -190,7 +192,7 @@ def _given_weights(spec: TaskSpec, weights: tuple[float, ...] | dict[str, float]
     if len(weights) != len(spec.labels):
         raise ValueError(f"weights has {len(weights)} numbers for {len(spec.labels)} labels")
     if min(weights) < 0 or max(weights) == 0:
-        raise ValueError("weights are 0 or more, and not all 0")
+        raise ValueError("weights must be 0 or more, and not all 0")
     return list(weights)
 
 
@@ -208,7 +210,7 @@ class CrossEntropy(_Weighted):
     def __init__(self, spec: TaskSpec, *, smoothing: float = 0.0, weights: Weights = None):
         super().__init__(spec, weights)
         if not 0 <= smoothing < 1:
-            raise ValueError(f"smoothing is a share from 0 to 1, not {smoothing}")
+            raise ValueError(f"smoothing must be from 0 to 1, not {smoothing}")
         self.smoothing = smoothing
 
     @property

@@ -30,12 +30,11 @@ class Weighting(ABC):
     """
 
     lr: float | None = None
-    """Learning rate of its own parameters; the heads' unless set."""
+    """Learning rate of the weighting's parameters; the heads' rate unless set."""
     capturable: ClassVar[bool] = False
     """Whether it keeps to the above, so that a CUDA graph can replay it."""
     compares: ClassVar[bool] = False
-    """Whether it sets the tasks of an update against each other, so that it has no use for updates
-    of one."""
+    """Whether it compares the tasks of an update, so that it needs updates with several tasks."""
     looks_again: ClassVar[bool] = False
     """Whether it wants the losses of the same batches once more after the update, which
     costs a forward pass over each of them."""

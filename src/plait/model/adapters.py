@@ -163,7 +163,7 @@ class PAL(Adapter):
             raise ValueError(f"heads must be 1 or more, not {heads}")
         size = heads * max(1, round(width * 204 / 768 / heads)) if size is None else size
         if size < 1 or size % heads:
-            raise ValueError(f"size = {size} cannot be shared out among {heads} heads")
+            raise ValueError(f"size = {size} is not divisible by {heads} heads")
         _check_dropout(dropout)
         self.shrink = nn.Parameter(torch.empty(size, width))  # V_E
         self.grow = nn.Parameter(torch.empty(width, size))  # V_D
@@ -240,7 +240,7 @@ class TopLayers(Adapter):
             if value < 1:
                 raise ValueError(f"{name} must be 1 or more, not {value}")
         if width % heads:
-            raise ValueError(f"a width of {width} cannot be shared out among {heads} heads")
+            raise ValueError(f"a width of {width} is not divisible by {heads} heads")
         _check_dropout(dropout)
         self.layers = nn.ModuleList(_TopLayer(width, inner, heads, dropout) for _ in range(layers))
 

@@ -77,7 +77,7 @@ class BertConfig:
         if config.hidden_size % config.num_attention_heads:
             raise EncoderError(
                 f"the encoder's config.json has hidden_size {config.hidden_size}, which "
-                f"{config.num_attention_heads} attention heads do not divide"
+                f"is not divisible by {config.num_attention_heads} attention heads"
             )
         return config
 
@@ -93,8 +93,8 @@ def _refuse_other_models(table: Mapping[str, Any]) -> None:
     for key, values in allowed.items():
         if table.get(key) not in values:
             raise EncoderError(
-                f"plait's own BERT cannot be an encoder with {key} = {table[key]!r}; "
-                'set encoder.architecture = "auto" to use transformers\' model of it'
+                f"plait's BERT does not support {key} = {table[key]!r}; "
+                'set encoder.architecture = "auto" to use transformers'
             )
 
 

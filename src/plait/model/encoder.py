@@ -105,7 +105,7 @@ def _read_config(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise EncoderError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(config, dict):
-        raise EncoderError(f"{path} holds no table of settings")
+        raise EncoderError(f"{path} is not a JSON object")
     return config
 
 
@@ -212,7 +212,9 @@ def _load_bert(files: EncoderFiles, config: Mapping[str, Any]) -> Bert:
         state[name] = torch.cat([_take(found, hub, shape, files) for hub in hubs])
     for name, (_, path) in found.items():  # more layers than config.json says, for one
         if name.startswith(("embeddings.", "encoder.", "pooler.")):
-            raise EncoderError(f"{path} holds {name!r}, which is no part of {files.config}'s model")
+            raise EncoderError(
+                f"{path} holds {name!r}, which is not a parameter of the model in {files.config}"
+            )
     bert.load_state_dict(state)
     return bert
 
@@ -242,7 +244,7 @@ def _take(
     """Remove one tensor from those found and return it in fp32, after checking it."""
     if name not in found:
         where = ", ".join(str(path) for path in files.weights)
-        raise EncoderError(f"{where}: there is no tensor {name!r}, which a BERT needs")
+        raise EncoderError(f"{where}: there is no tensor {name!r}, which BERT needs")
     tensor, path = found.pop(name)
     if tuple(tensor.shape) != shape:
         raise EncoderError(
@@ -438,5 +440,5 @@ def _refuse_decoder(model: Any) -> None:
     if model.config.is_encoder_decoder:
         raise EncoderError(
             f"a {model.config.model_type} model has an encoder and a decoder; "
-            "plait needs an encoder alone"
+            "plait needs an encoder-only model"
         )

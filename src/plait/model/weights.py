@@ -63,7 +63,7 @@ def read_numbers(path: Path, learnt: Collection[str] = ()) -> dict[str, Tensor]:
         is_fine = tensor.isfinite() if name in learnt else ~tensor.isnan()
         if not is_fine.all():
             raise RunError(
-                f"{path} is damaged: {name} holds what is no number; copy or train it again"
+                f"{path} is damaged: {name} has NaN or infinite values; copy or train it again"
             )
     return weights
 
@@ -93,7 +93,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
             temporary,
             metadata=metadata,
         )
-        temporary.chmod(mode)  # the library makes files that nobody but their owner may read
+        temporary.chmod(mode)  # safetensors creates files that only the owner can read
 
 
 @contextmanager

@@ -76,8 +76,8 @@ class Classes(Kind):
         words = column.spellings
         if len(words) > MOST_CLASSES or (len(words) > 0.5 * column.num_rows > 5):
             raise ValueError(
-                f"has {len(words):,} different values in {column.num_rows:,} rows, which are not "
-                "classes; name another column with --label"
+                f"has {len(words):,} different values in {column.num_rows:,} rows, too many for "
+                "classes; choose another column with --label"
             )
         return Guess(f"{len(words)} different words", {"labels": words})
 

@@ -25,7 +25,7 @@ SEPARATORS = ("|", ";", ",")
 
 def words_of(name: str) -> frozenset[str]:
     """Return the words of a column's name in lower case, without numbers at their end."""
-    # macOS writes an accent as a character of its own, which NFC joins.
+    # macOS writes an accent as a separate character, which NFC joins.
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", unicodedata.normalize("NFC", name))
     words = (word.rstrip("0123456789").lower() for word in re.split(r"[\W_]+", apart))
     return frozenset(filter(None, words))

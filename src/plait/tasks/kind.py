@@ -103,7 +103,7 @@ class Kind(ABC):
     columns_name_labels: ClassVar[bool] = False
     """Whether a list of label columns names the labels, a column each."""
     takes_scale: ClassVar[bool] = False
-    """Whether a file may have a scale of its own."""
+    """Whether a file may set its own label range."""
     can_abstain: ClassVar[bool] = False
     """Whether answers below a confidence threshold can be held back."""
     can_scale: ClassVar[bool] = False

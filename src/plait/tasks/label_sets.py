@@ -83,7 +83,7 @@ class Labels(Kind):
         if printed and all(value[0] == "[" and value[-1] == "]" for value in column.counts):
             raise ValueError(
                 f"has lists written as text, such as {printed[0][:40]!r}; write their labels with "
-                "; between them, or save the lists as JSON lines or Parquet"
+                "; between them, or save the file as JSON lines or Parquet"
             )
         if column.decimal_comma and not chosen:
             return None

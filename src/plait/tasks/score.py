@@ -56,7 +56,7 @@ class Score(Kind):
         """Check the range."""
         if self.range[0] >= self.range[1]:
             low, high = self.range
-            raise ValueError(f"range runs from {low} to {high}: nothing between")
+            raise ValueError(f"range is [{low}, {high}]: the first number must be below the second")
 
     @property
     def span(self) -> float:

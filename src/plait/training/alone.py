@@ -59,8 +59,8 @@ def plan_alone(config: RunConfig, rows: Mapping[str, int] | Amounts) -> dict[str
     for stage in plan.stages:
         if stage.kind.is_meta:
             raise RecipeError(
-                f"{stage.where} learns from several tasks ({stage.kind_name}), which no task does "
-                "by itself; leave it out with -o 'stages=[...]' to train each task alone"
+                f"{stage.where} learns from several tasks ({stage.kind_name}), so tasks cannot be "
+                "trained separately; remove it with -o 'stages=[...]' to train each task alone"
             )
     alone = {}
     for task in config.tasks:

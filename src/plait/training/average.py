@@ -69,7 +69,7 @@ def average_runs(runs: Sequence[str | Path], out: str | Path) -> RunFolder:
 
 
 def _describe(run: RunFolder) -> dict[str, Any]:
-    """Return everything that runs must share for their weights to mean the same."""
+    """Return the facts that must be equal for weights to be averaged."""
     if not run.path.is_dir():
         raise RunError(f"there is no run at {run.path}")
     config = run.read_config()
@@ -82,7 +82,7 @@ def _describe(run: RunFolder) -> dict[str, Any]:
     for key in ("architecture", "pooling", "max_length", "truncate", "segments"):
         facts[f"encoder.{key}"] = getattr(config.encoder, key)
     facts["sha256 of the encoder they began with"] = run.read_json(run.info)["encoder"]["sha256"]
-    # What is dropped while training is no part of the model that answers.
+    # Dropout rates do not matter after training.
     shape = run.read_json(run.encoder)
     facts |= {f"encoder.json: {k}": v for k, v in shape.items() if "dropout" not in k}
     facts["tokenizer"] = hash_file(run.tokenizer)
@@ -96,13 +96,13 @@ def _compare(
         if found.get(key) != wanted.get(key):
             raise RunError(
                 f"{run.path} and {first.path} cannot be averaged, since they differ in {key} "
-                f"({found.get(key)!r} and {wanted.get(key)!r}); `plait ensemble` combines answers "
-                "of runs that are built differently"
+                f"({found.get(key)!r} and {wanted.get(key)!r}); `plait ensemble` combines the "
+                "predictions of different models"
             )
 
 
 def _mean(members: Sequence[RunFolder]) -> dict[str, Tensor]:
-    """Average tensor by tensor, in double precision; whole numbers must be the same in all."""
+    """Average each tensor in double precision; integer tensors must be equal in all runs."""
     first = read_numbers(members[0].weights)
     sums = {name: tensor.double() for name, tensor in first.items()}
     for member in members[1:]:

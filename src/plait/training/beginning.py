@@ -1,4 +1,4 @@
-"""Heads that begin as a regression on frozen vectors are fitted before the first update."""
+"""Initialize heads with linear models that are fitted on the untrained encoder's embeddings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from plait.training.build import Parts
 
 MOST_ROWS = 20_000
-"""Training rows of a task that a head is fitted to; of more, as many are drawn."""
+"""Maximum training rows for fitting a head; of larger tasks a sample is used."""
 BATCH = 64
 
 
 def find_beginning(parts: Parts) -> list[str]:
-    """Return the tasks whose heads are fitted before training: those not taken from another run."""
+    """Return the tasks whose heads are fitted before training, not taken from another run."""
     known = parts.start.taken_over(parts.config) if parts.start else ()
     heads = {name: parts.model.heads[f"task-{name}"] for name in parts.config.trained_tasks}
     return [name for name, head in heads.items() if head.begins and name not in known]
@@ -38,9 +38,9 @@ def begin_heads(
     train: Mapping[str, Dataset],
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
-    """Fit the heads of tasks to the encoder's vectors of their training rows.
+    """Fit the heads of tasks on the encoder's embeddings of their training rows.
 
-    Of a team the leader does so for all. Nothing random is drawn but the rows of large tasks.
+    The leader of a team fits them for all workers. Only the sample of large tasks is random.
     """
     names = list(tasks)
     heads = {name: parts.model.heads[f"task-{name}"] for name in names}
@@ -72,9 +72,9 @@ def embed_rows(
     rows: Tensor,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Tensor:
-    """Return the vectors that a task's head is given, fp32 on the CPU, in the order of `rows`.
+    """Return the inputs of a task's head, fp32 on the CPU, in the order of `rows`.
 
-    Of texts apart, all first ones come before all second ones.
+    If the texts of a pair are encoded separately, all first texts precede all second texts.
     """
     model, spec = parts.model, parts.tasks[task].spec
     was_training, device = model.training, parts.device
@@ -104,7 +104,7 @@ def embed_rows(
 
 
 def _draw(seed: int, task: str, count: int) -> Tensor:
-    """Return the rows a head is fitted to, in rising order."""
+    """Return the rows for fitting a head, in ascending order."""
     if count <= MOST_ROWS:
         return torch.arange(count)
     generator = np.random.default_rng([seed, task_seed(task)])

@@ -282,18 +282,19 @@ def _build_parts(
 
 
 def _check_comparing(made: _StageParts, route: Route, where: str) -> None:
-    """Refuse parts that compare tasks where every update has but one of several."""
+    """Raise RecipeError if a part compares tasks but each update has one task."""
     settings = route.config
     if made.aggregator.per_task:
-        told = f"aggregator = {settings.aggregator['name']!r} weighs the gradients"
+        part = f"aggregator = {settings.aggregator['name']!r} weighs the gradients"
     elif made.weighting.compares:
-        told = f"weighting = {settings.weighting['name']!r} compares the losses"
+        part = f"weighting = {settings.weighting['name']!r} compares the losses"
     else:
         return
     if len(made.objectives) > 1 and not _mixes(route):
         raise RecipeError(
-            f"{where}.{told} of several tasks, but each update of schedule "
-            f"{settings.schedule['name']!r} has one: take a round-robin with together = true, "
+            f"{where}.{part} of several tasks, but each update of schedule "
+            f"{settings.schedule['name']!r} has only one task: use a round-robin with "
+            "together = true, "
             "simultaneous, or a schedule that mixes tasks with accumulate above 1"
         )
 
@@ -341,8 +342,7 @@ def _find_objectives(
     for task, objective in objectives.items():
         if objective.head is not None and task in parts.tasks:
             raise RecipeError(
-                f"tasks.{task} has the name under which {plan.where} logs its loss; "
-                "call the task otherwise"
+                f"tasks.{task} has the same name as a loss that {plan.where} logs; rename the task"
             )
     return objectives
 
@@ -362,4 +362,4 @@ def _freeze(
             if encoder.is_pooler(name):
                 parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in encoder.parameters()):
-        raise RecipeError(f"{where}: the encoder is frozen, and it is all that pre-training keeps")
+        raise RecipeError(f"{where}: pre-training needs a trainable encoder, but it is frozen")

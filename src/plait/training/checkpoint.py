@@ -1,4 +1,4 @@
-"""What a run keeps on disk so that it can go on: written whole or not at all.
+"""Checkpoints: the state to resume a run, written atomically.
 
 A checkpoint is one safetensors file: the model's weights, the optimizer's moments, and the
 TrainState as JSON in the header. One file means one rename, so that a reader finds either
@@ -34,7 +34,7 @@ def save_checkpoint(
     state: TrainState,
     kept: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Save everything the run needs to go on; `kept` is what the step's parts remember."""
+    """Save everything that is needed to resume; `kept` is the state of the step's parts."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"step.{name}": tensor for name, tensor in (kept or {}).items()}
     if optimizer is not None:
@@ -43,7 +43,7 @@ def save_checkpoint(
 
 
 def load_state(path: Path) -> TrainState:
-    """Read the place alone."""
+    """Read only the training state."""
     with open_tensors(path) as file:
         try:
             return TrainState.from_json(json.loads(file.metadata()["state"]))

@@ -1,4 +1,4 @@
-"""Updates between two lines of the log become one figure each: mean losses, tasks' conflicts."""
+"""Mean losses and gradient conflicts of the updates between two lines of the log."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class ConflictSums:
-    """Cosines since they were last taken, left on the device until they are wanted.
+    """Gradient cosines since the last `take`, kept on the device until then.
 
-    `before` are those of an earlier sitting, as `to_json` gave them.
+    `before` are the cosines in a checkpoint, as returned by `to_json`.
     """
 
     def __init__(
@@ -31,10 +31,10 @@ class ConflictSums:
         }
 
     def add(self, result: StepResult) -> None:
-        """Keep what an update saw, if it saw gradients of two tasks or more apart."""
+        """Add the cosines of an update that has separate gradients of several tasks."""
         if result.cosines is None:
             return
-        # A pair has one name, whichever of its tasks came first in an update.
+        # A pair has the same name for both orders of its tasks.
         rows = sorted(enumerate(result.rows), key=lambda row: self._order.index(row[1]))
         for (i, one), (j, other) in combinations(rows, 2):
             self._cosines.setdefault(f"{one},{other}", []).append(result.cosines[i, j])
@@ -49,27 +49,27 @@ class ConflictSums:
         }
 
     def to_json(self) -> dict[str, list[float]]:
-        """Return what is kept so far as plain values."""
+        """Return the values since the last `take` as lists."""
         return {pair: torch.stack(cosines).tolist() for pair, cosines in self._cosines.items()}
 
 
 class LossMeans:
-    """Losses since the last line of the log, left on the device until they are wanted."""
+    """Losses since the last line of the log, kept on the device until then."""
 
     def __init__(self, before: Mapping[str, Sequence[float]], device: torch.device):
         self.losses = {task: list(torch.tensor(v, device=device)) for task, v in before.items()}
 
     def add(self, record: StepRecord) -> None:
-        """Keep an update's losses."""
+        """Add the losses of an update."""
         for task, loss in record.result.losses.items():
             self.losses.setdefault(task, []).append(loss.float())
 
     def take(self) -> dict[str, float]:
-        """Return each task's mean, and begin anew."""
+        """Return the mean loss of each task and reset."""
         means = {task: torch.stack(losses).mean() for task, losses in self.losses.items()}
         self.losses = {}
         return {task: float(mean) for task, mean in means.items()}
 
     def to_json(self) -> dict[str, list[float]]:
-        """Return what is kept so far as plain values."""
+        """Return the values since the last `take` as lists."""
         return {task: torch.stack(losses).tolist() for task, losses in self.losses.items()}

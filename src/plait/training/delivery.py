@@ -1,4 +1,4 @@
-"""Deliver batches: to a CPU as they are, to a GPU in few sizes, to each worker its share."""
+"""Prepare batches: unchanged for a CPU, in few sizes for a GPU, one share per worker."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 RESIDENT_SHARE = 0.1
-"""Part of a GPU's memory that one task's tokens may take to be kept there."""
+"""Maximum share of a GPU's memory for one task's tokens to be kept there."""
 
 
 def fit_together(
     parts: Parts, objectives: Mapping[str, Objective], passes: Mapping[str, Passes]
 ) -> Buckets | None:
-    """Choose sizes for batches of all tasks in one; none where they cannot be put together."""
+    """Choose sizes for joint batches of all tasks; None if they cannot be joined."""
     if parts.device.type != "cuda" or not all(map(parts.model.shares_a_pass, objectives)):
         return None
     tasks = [
@@ -70,16 +70,16 @@ def _make_share(team: Team, objective: Objective, rows: Tensor, *drawn: Any) -> 
 
 
 def _count_tokens(objective: Objective, *rows: Any) -> Batch:
-    """Make a batch whose padding can be left out."""
+    """Make a batch whose padding can be skipped."""
     batch = objective.make(*rows)
     total = int(batch.tokens.mask.sum())
     return replace(batch, tokens=replace(batch.tokens, total=total))
 
 
 def _deliver(parts: Parts, objective: Objective, batch_size: int) -> Callable[..., Parcel]:
-    """Make parcels for a GPU, of few enough sizes that steps can be captured for each."""
+    """Make parcels for a GPU in few sizes, so that the steps of each can be captured."""
     rows, most, team = objective.rows, parts.model.encoder.max_positions, parts.team
-    # Of all the memory, not of what is free now: a resumed run must choose alike.
+    # Of the total memory, not the free memory: a resumed run must choose the same.
     if rows is None or rows.num_bytes > RESIDENT_SHARE * torch.cuda.mem_get_info(parts.device)[1]:
         pad_id = parts.collator.layout.pad_id
         return lambda *given: Parcel.filled(objective.make(*given), pad_id, most)

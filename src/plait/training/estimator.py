@@ -126,7 +126,7 @@ class TextEstimator:
         _refuse_unequal(len(examples), len(labels))
         widths = {len(texts) for texts in examples}
         if len(widths) != 1:
-            raise UsageError("give texts, or pairs of texts, and at least one of them")
+            raise UsageError("X must have at least one text or pair of texts")
         names = ["text"] if widths == {1} else ["first", "second"]
         files = {"text": names, "label": "label", "train": "train.jsonl"}
         config = self._make_config(task | files)
@@ -143,7 +143,7 @@ class TextEstimator:
             self.model_.fingerprint()  # which it remembers, and the folder may go
 
     def _make_config(self, task: dict[str, Any]) -> RunConfig:
-        """Make a recipe of the arguments; what is wrong is told by the names they have here."""
+        """Build the recipe; errors use the names of the arguments, not the recipe's keys."""
         own = type(self).__name__
         table: dict[str, Any] = {"name": own, "listeners": [], "tasks": {TASK: task}}
         for name, key in KEYS.items():
@@ -155,10 +155,10 @@ class TextEstimator:
         try:
             config = resolve(table, (), own)
         except RecipeError as error:
-            told = str(error)
+            message = str(error)
             for name, key in KEYS.items():
-                told = told.replace(f"{own}: {key} = ", f"{own}: {name} = ")
-            raise UsageError(told) from error
+                message = message.replace(f"{own}: {key} = ", f"{own}: {name} = ")
+            raise UsageError(message) from error
         if not self.overrides:
             return config
         if isinstance(self.overrides, str) or not all(isinstance(o, str) for o in self.overrides):
@@ -170,7 +170,7 @@ class TextEstimator:
 
     @contextmanager
     def _own_words(self) -> Iterator[None]:
-        """Tell what ends the training in the words of arguments, without recipes and commands."""
+        """Rewrite errors so that they name arguments instead of recipe keys and commands."""
         try:
             yield
         except Interrupted as error:
@@ -180,7 +180,7 @@ class TextEstimator:
                 kept = (
                     f"the run in {str(self.out)!r} is not finished, and fit does not go on with it"
                 )
-            # As theirs: a search of scikit-learn's takes every other error for a fit that failed.
+            # A hyperparameter search of scikit-learn treats every other error as a failed fit.
             raise KeyboardInterrupt(f"{when}; {kept}") from None
         except DeviceMemoryError as error:
             whole = self.batch_size or 16
@@ -192,18 +192,18 @@ class TextEstimator:
             error.args = (self._rename(str(error)),)
             raise
 
-    def _rename(self, told: str) -> str:
-        """Put arguments for the settings of a recipe, but for those that `overrides` name."""
+    def _rename(self, message: str) -> str:
+        """Replace recipe keys by argument names, except for keys in `overrides`."""
         for name, key in KEYS.items():
             if not any(override.startswith(key) for override in self.overrides):
-                told = re.sub(rf"`-o {re.escape(key)}=(\S+)`", rf"{name}='\1'", told)
-                told = re.sub(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", name, told)
-        told = re.sub(r" \(lr of stage '\w+'\), a warmup, or clip = 1", ", or overrides="
-                      "['train.warmup=0.1', 'train.clip=1']", told)  # fmt: skip
-        return told.replace(f"the loss of {TASK} is", "the loss is").replace("--out", "out")
+                message = re.sub(rf"`-o {re.escape(key)}=(\S+)`", rf"{name}='\1'", message)
+                message = re.sub(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", name, message)
+        message = re.sub(r" in stage '\w+'\), add warmup, or set clip = 1", "), or set overrides="
+                         "['train.warmup=0.1', 'train.clip=1']", message)  # fmt: skip
+        return message.replace(f"the loss of {TASK} is", "the loss is").replace("--out", "out")
 
     def _refuse_taken(self) -> None:
-        """Refuse a folder that holds something already, which is no run to go on with here."""
+        """Raise UsageError if the output folder exists and is not empty."""
         out = None if self.out is None else Path(self.out)
         if out is not None and is_taken(out):
             raise UsageError(
@@ -213,7 +213,7 @@ class TextEstimator:
 
     def _answer(self, X: Sequence[Text]) -> Floats:
         if not hasattr(self, "model_"):
-            raise UsageError(f"this {type(self).__name__} is not trained yet: call fit first")
+            raise UsageError(f"this {type(self).__name__} is not fitted: call fit first")
         rows = _rows(X)
         require_list(rows)
         return self.model_.answer(TASK, self.model_.tokenise([_texts(row) for row in rows]))
@@ -237,9 +237,7 @@ class TextClassifier(TextEstimator):
         try:
             classes, numbers = np.unique(_one_each(y), return_inverse=True)
         except TypeError as error:  # they have no order
-            raise UsageError(
-                "y has words and numbers among its classes; make them alike"
-            ) from error
+            raise UsageError("y has both strings and numbers as classes; use one type") from error
         if len(classes) < 2:
             raise UsageError(f"a classifier needs two classes or more, and y has {len(classes)}")
         # Words of our own in the file: theirs may be numbers, or differ in case alone.
@@ -329,7 +327,7 @@ def _one_each(y: ArrayLike) -> NDArray[Any]:
     # Before NumPy makes words of them: NaN beside words becomes the word 'nan'.
     for number, entry in enumerate(np.asarray(y, dtype=object).flat):
         if entry is None or type(entry).__name__ == "NAType" or entry != entry:
-            raise UsageError(f"y has no class for example {number}; leave such examples out")
+            raise UsageError(f"y has no class for example {number}; remove such examples")
     return classes
 
 
@@ -338,7 +336,7 @@ def _numbers(y: ArrayLike) -> Floats:
     try:
         return np.asarray(y, dtype=np.float64).ravel()
     except (TypeError, ValueError) as error:
-        raise UsageError(f"y is for scores, and has something else: {error}") from error
+        raise UsageError(f"y must contain numbers: {error}") from error
 
 
 def _refuse_unequal(num_texts: int, num_answers: int) -> None:

@@ -1,4 +1,4 @@
-"""Room for the gradients of one update, laid out end to end."""
+"""Storage for the gradients of one update in one flat tensor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class FlatGradients:
-    """Room for gradients in one flat tensor: shared parameters first, then each head.
+    """Gradients in one flat tensor: shared parameters first, then each head.
 
-    Parameters get views of it as their `.grad`, so that backward passes write straight into
-    place and aggregation and clipping are a few operations on long vectors.
+    Each parameter's `.grad` is a view of it, so that backward passes write into it directly, and
+    aggregation and clipping are a few operations on long vectors.
     """
 
     def __init__(
@@ -32,8 +32,8 @@ class FlatGradients:
         device = every[0].device
         self.total = torch.zeros(sum(map(_slot, every)), device=device)
         self.reduced, self.own = self.total[:num_shared], self.total[num_shared:]
-        """What the update reads: of the shared parameters, and of all heads."""
-        # Where one row is enough, tasks add up in the place the update reads.
+        """The gradients that the update uses: of the shared parameters, and of all heads."""
+        # With one row, tasks add their gradients directly to the one that the update uses.
         self.rows = (
             self.reduced.unsqueeze(0)
             if num_rows == 1
@@ -50,7 +50,7 @@ class FlatGradients:
 
     @property
     def apart(self) -> bool:
-        """Whether tasks have rows of their own, or add up where the update reads."""
+        """Whether each task has a separate row; otherwise the tasks' gradients are summed."""
         return len(self.rows) > 1
 
     def clear(self) -> None:
@@ -60,29 +60,30 @@ class FlatGradients:
             self.rows.zero_()
 
     def hide(self) -> None:
-        """Let nobody add to what is collected: what asks for gradients on the way gets its own."""
+        """Detach all `.grad` views, so that other backward passes do not add to them."""
         self._leave_shared()
         for parameters in self.heads.values():
             for parameter in parameters:
                 parameter.grad = None
 
     def collect(self, task: str, row: int | None) -> None:
-        """Let the next backward pass add to this row, if any, and to the task's head."""
+        """Direct the next backward pass to this row, if any, and to the task's head."""
         self._leave_shared()
         if row is not None:
             _point(self.shared, self._row_views[row])
         _point(self.heads[task], self._head_views[task])
 
     def multiply(self, factor: Tensor) -> None:
-        """Multiply every gradient that was collected."""
+        """Multiply all gradients by a factor."""
         self.total.mul_(factor)
         if self.apart:
             self.rows.mul_(factor)
 
     def apply(self, tasks: Collection[str], shared: bool) -> None:
-        """Let the optimizer read the gradients of these heads, and the reduced one if there is any.
+        """Set `.grad` for the optimizer: of these heads and, if `shared`, of the shared parameters.
 
-        It passes over all others, which a zero gradient would still move: by momentum and decay.
+        All other gradients are None, because momentum and weight decay also move parameters with a
+        zero gradient.
         """
         self._leave_shared()
         if shared:
@@ -92,13 +93,13 @@ class FlatGradients:
                 parameter.grad = view if task in tasks else None
 
     def _leave_shared(self) -> None:
-        """Let nobody see the shared parameters' gradients, and keep strays out of the rows."""
+        """Detach the `.grad` views of the shared parameters."""
         for parameter in self.shared:
             parameter.grad = None
 
 
 def _slot(parameter: nn.Parameter) -> int:
-    """Return the room a gradient takes: a GPU reads fastest what begins on 16 bytes."""
+    """Return the padded size of a gradient: a GPU reads fastest at multiples of 16 bytes."""
     return -(-parameter.numel() // 4) * 4
 
 

@@ -1,9 +1,9 @@
-"""A step's functions become CUDA graphs: run once, captured the second time, then replayed.
+"""Capture the functions of a step as CUDA graphs: run once, capture the second time, then replay.
 
-At small batches a GPU finishes a kernel sooner than Python can ask for the next one. A CUDA graph
-asks for all of them at once: whatever a function did on the device while it was captured is
-done again, on the same memory. So a captured function may depend on nothing but its key and
-its inputs, changes tensors in place only, and never looks at a value.
+With small batches a GPU finishes a kernel before Python launches the next one. A CUDA graph
+launches all kernels at once: it repeats what the function did on the device during the capture, on
+the same memory. So a captured function may depend only on its key and its inputs, must change
+tensors in place, and must not read values on the CPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Function = Callable[..., Outputs]
 
 MEMORY_SHARE = 0.9
-"""Part of the device's memory in use beyond which nothing more is captured."""
+"""Share of the device's memory in use above which no more functions are captured."""
 
 
 @dataclass(slots=True)
@@ -38,46 +38,46 @@ class _Capture:
 
 
 class Plain:
-    """Runs every function as it is: on a CPU, or where capturing is not wanted."""
+    """Runs functions without capturing: on a CPU, or with `graphs = false`."""
 
     def __init__(self, device: torch.device):
         self.device = device
         self.trouble = ""
-        """Why something could not be captured; empty when nothing was in the way."""
+        """Why a function could not be captured; empty without a failure."""
 
     def run(self, key: Hashable, function: Function, inputs: Sequence[Tensor] = ()) -> Outputs:  # noqa: ARG002
-        """Return what the function makes of the inputs, once they are on the device."""
+        """Copy the inputs to the device and return the function's outputs."""
         return function(*(part.to(self.device, non_blocking=True) for part in inputs))
 
     def close(self) -> None:
-        """Let go of all that is captured; whoever runs more captures anew."""
+        """Free all captures; later functions are captured again."""
 
 
 class Graphs(Plain):
-    """Captures a function when its key comes for the second time, and replays it from then on.
+    """Captures a function when its key occurs for the second time, and replays it afterwards.
 
-    The first time it runs as it is: a key that never comes again is not worth a capture,
-    and what is made lazily (an optimizer's moments) is there by the second. All captures of a
-    stream share one pool of memory, as no two of them run at once.
+    The first time the function runs without capture: a key that occurs once is not worth a capture,
+    and lazily created tensors (an optimizer's moments) exist by the second time. All captures of a
+    stream share one memory pool, because they never run at the same time.
     """
 
     def __init__(self, device: torch.device, limit: int = 256):
         super().__init__(device)
         self._limit = limit
         self._captures: dict[Hashable, _Capture | None] = {}
-        """By key; None for one that came once, or that cannot be captured."""
+        """By key; None for a key that occurred once or cannot be captured."""
         self._refused: set[Hashable] = set()
         self._pools: dict[torch.cuda.Stream, Any] = {}
         self._graphs: list[torch.cuda.CUDAGraph] = []
-        """All there ever were, broken ones too: a graph that is destroyed takes with it the memory
-        that the products of others on its stream work in (torch 2.13)."""
+        """All graphs, including failed ones: destroying a graph also frees the workspace that other
+        graphs of its stream use (torch 2.13)."""
         self._prepare()
 
     def _prepare(self) -> None:
         self._side = torch.cuda.Stream(self.device)
 
     def run(self, key: Hashable, function: Function, inputs: Sequence[Tensor] = ()) -> Outputs:
-        """Return what the function makes of the inputs; `key` tells all it depends on besides."""
+        """Return the function's outputs; `key` identifies everything else that it depends on."""
         with self._off_default_stream():
             known = self._captures.get(key)
             if known is None:
@@ -91,18 +91,18 @@ class Graphs(Plain):
                 for place, given in zip(known.inputs, inputs, strict=True):
                     place.copy_(given, non_blocking=True)
             known.replay()
-            # The next replay writes to the same places.
+            # The next replay overwrites these tensors.
             return tuple(None if out is None else out.clone() for out in known.outputs)
 
     def close(self) -> None:
-        """Destroy all graphs now, and not when the garbage collector does: others may be there."""
+        """Destroy all graphs now, not at garbage collection, when other graphs may exist."""
         self._captures.clear()
         self._graphs.clear()
         self._pools.clear()
 
     @property
     def num_captures(self) -> int:
-        """How many functions are captured."""
+        """Number of captured functions."""
         return sum(capture is not None for capture in self._captures.values())
 
     def _has_room(self) -> bool:
@@ -118,7 +118,7 @@ class Graphs(Plain):
         places = tuple(part.to(self.device, copy=True) for part in inputs)
         try:
             replay, outputs = self._record(function, places)
-        except RuntimeError as error:  # it waits for the device, or there is no memory left
+        except RuntimeError as error:  # it synchronizes with the device, or memory is full
             # Ending a broken capture fails as well.
             self.trouble = first_line(error.__context__ or error)
             self._refused.add(key)
@@ -130,7 +130,7 @@ class Graphs(Plain):
     def _record(
         self, function: Function, inputs: tuple[Tensor, ...]
     ) -> tuple[Callable[[], None], Outputs]:
-        """Capture what the function does, without its being done."""
+        """Capture the function without running it."""
         graph = torch.cuda.CUDAGraph()
         self._graphs.append(graph)
         stream = torch.cuda.current_stream(self.device)

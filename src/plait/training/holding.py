@@ -1,7 +1,7 @@
-"""What a recipe holds out for dev and test becomes counts: texts passed over, files not there.
+"""Report what a recipe keeps out of training because of dev and test: counts and missing files.
 
-The rest is not done here: rows are left out where files are read (plait.data.split), texts where
-a stage takes them (plait.training.stages.corpus).
+Rows are removed when files are read (plait.data.split), texts when a stage selects them
+(plait.training.stages.corpus).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def find_missing(plan: Plan, data: str | None) -> tuple[str, ...]:
-    """Return dev and test files that are not there, where something should be kept out for them."""
+    """Return missing dev and test files whose rows should be kept out of training."""
     root = find_root(plan.recipe.data, data)
     return find_held_out(plan.recipe, root).missing if holds_out(plan) else ()
 
 
 def find_idle(plan: Plan) -> tuple[str, ...]:
-    """Return the tables of [held_out], where nothing is kept out for them."""
+    """Return the tables of [held_out] that have no effect."""
     return () if holds_out(plan) else tuple(plan.recipe.held_out)
 
 
 def holds_out(plan: Plan) -> bool:
-    """Say whether what dev and test have is kept out of some training."""
+    """Return whether rows or texts of dev and test are kept out of training."""
     config = plan.recipe
     tasks = config.tasks.values()
     drops = config.data.drop_overlap or any(task.drop_overlap or task.unlabelled for task in tasks)
@@ -43,7 +43,7 @@ def holds_out(plan: Plan) -> bool:
 def count_held_out(
     plan: Plan, data: Mapping[str, Mapping[str, Dataset]]
 ) -> dict[str, dict[str, int]]:
-    """Count the texts that stages that pre-train pass over, by split (train, texts) and name."""
+    """Count the texts that pre-training stages skip, by split (train, texts) and name."""
     used: dict[str, dict[str, Dataset]] = {"train": {}, "texts": {}}
     for stage in plan.stages:
         kind = stage.kind

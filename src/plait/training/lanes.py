@@ -1,9 +1,9 @@
-"""Tasks' gradients are taken side by side on a GPU, each in a lane of its own.
+"""Compute the gradients of several tasks in parallel CUDA streams ("lanes").
 
-A small batch keeps a small part of a GPU busy, and gradients that are wanted apart need a pass
-each. In streams of their own those passes overlap. Each lane draws its own random numbers, seeded
-by the update and the lane's number, so that results do not depend on which pass is ahead, nor on
-whether they overlap at all.
+A small batch uses a small part of a GPU, and separate gradients need one pass per task. In separate
+streams these passes overlap. Each lane has its own random number generator, seeded by the update
+and the lane's number, so that results do not depend on the order of the passes or on whether they
+overlap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Enter = Callable[[int | None], AbstractContextManager[bool | None]]
 
 GOLDEN = 0x9E3779B97F4A7C15
-"""Steps of this size never come back to where they were within 2^64."""
+"""Odd constant (2^64 / golden ratio) that gives each lane a different seed."""
 
 
 class Lanes:
@@ -36,15 +36,15 @@ class Lanes:
 
     @contextmanager
     def open(self, num_lanes: int, parcels: Iterable[Parcel]) -> Iterator[Enter]:
-        """Give what enters a lane by its number; all of them are done when this is left.
+        """Yield a function that enters a lane by its number; on exit, all lanes are finished.
 
-        They overlap where all parcels are small: many tokens keep a GPU busy alone, and lanes
-        that overlap hold their memory at once. There is nothing to enter for one lane, on a CPU,
-        or for no number.
+        Lanes overlap only if all parcels are small: many tokens already use the whole GPU, and
+        overlapping lanes need their memory at the same time. With one lane, on a CPU, or for the
+        number None, entering does nothing.
 
-        Who enters is told the place: whether lanes overlap, or None where there is no lane. What
-        is captured in one place must not be replayed in another: it has the memory, the products'
-        workspace and the random numbers of where it was captured.
+        Entering yields whether lanes overlap, or None without a lane. A CUDA graph must be
+        replayed in the same situation as it was captured: it keeps the memory, workspace and
+        random number generator of its capture.
         """
         if num_lanes < 2 or self.device.type != "cuda":
             yield lambda _: nullcontext()
@@ -59,7 +59,7 @@ class Lanes:
                 lane.stream.wait_stream(current)
         try:
             yield lambda n: nullcontext() if n is None else lanes[n].entered(overlap=overlap)
-        finally:  # also after an error: what they work on may be freed next
+        finally:  # also after an error: the tensors may be freed next
             if overlap:
                 for lane in lanes:
                     current.wait_stream(lane.stream)
@@ -78,10 +78,10 @@ class _Lane:
 
     @contextmanager
     def entered(self, *, overlap: bool) -> Iterator[bool]:
-        """Ask for work in this lane, drawing its numbers where the device's would be drawn."""
+        """Run the block in this lane, with its generator as the device's default generator."""
         default = default_generator(self.device)
         own = default.graphsafe_get_state()
-        # What is captured meanwhile reads this generator's state whenever it is replayed.
+        # A graph captured in this block reads this generator's state at every replay.
         default.graphsafe_set_state(self.generator)
         try:
             with torch.cuda.stream(self.stream) if overlap else nullcontext():

@@ -1,7 +1,7 @@
-"""Listeners: whoever wants to hear how a run goes, one method per event.
+"""Listeners: callbacks that receive the events of a run, one method per event.
 
-plait's own log and TensorBoard listen through the same door as yours: register a class in a
-file, name the file under `plugins` and the class under `listeners`.
+plait's log and TensorBoard use the same interface as your listeners: register a class in a file,
+add the file to `plugins` and the class to `listeners`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Contract of the family. Override what you need; the rest does nothing."""
+    """Base class of listeners. Override the methods you need; the others do nothing."""
 
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:
-        """Training begins, or goes on after `step` updates, in a run's folder."""
+        """Training starts, or resumes after `step` updates, in a run folder."""
 
     def note(self, text: str) -> None:
-        """Something the user should know, in a sentence."""
+        """A message for the user."""
 
     def reading(self, what: str, done: int, total: int) -> None:
         """Files are read and tokenised; `done` of `total` bytes so far."""
@@ -39,58 +39,58 @@ class Listener:
         """A task is being scored; `done` of `total` rows so far."""
 
     def asking(self, task: str, done: int, total: int) -> None:
-        """A teacher answers a task's training rows; `done` of `total` so far."""
+        """A teacher predicts a task's training rows; `done` of `total` so far."""
 
     def step(self, record: StepRecord) -> None:
-        """One update was made. Its tensors may be on the device: reading them waits for it."""
+        """One update finished. Reading its tensors may wait for the device."""
 
     def losses(self, record: StepRecord, losses: dict[str, float]) -> None:
-        """Some updates were made; `losses` are each task's mean since the last call."""
+        """Mean loss of each task since the last call."""
 
     def conflicts(self, record: StepRecord, conflicts: Conflicts) -> None:
-        """Tasks' gradients were seen apart; told before `losses`.
+        """Conflicts between the gradients of tasks; called before `losses`.
 
         For every two tasks, as "one,other": the mean `cosine` of their gradients on the encoder
         since the last call, and the `share` of updates in which it was below 0.
         """
 
     def best(self, step: int) -> None:
-        """The model after `step` updates is the best so far; its scores come next."""
+        """The model after `step` updates is the best so far; `scores` is called next."""
 
     def scores(self, step: int, split: str, scores: Scores) -> None:
         """A split was scored after `step` updates."""
 
     def end(self, result: dict[str, Any]) -> None:
-        """The run ended; `result` is what scores.json holds. Not called when it is interrupted."""
+        """The run finished; `result` is the content of scores.json. Not called on interruption."""
 
     def close(self) -> None:
-        """Nothing more will come, whatever happened."""
+        """The last event, also after an error."""
 
 
-LISTENERS: Registry[Listener] = Registry("listener", "hears of losses and scores as they come")
+LISTENERS: Registry[Listener] = Registry("listener", "receives losses and scores during training")
 
 
 class MetricsLog(Listener):
-    """metrics.jsonl in the run's folder: one JSON object a line, losses and scores alike."""
+    """Writes metrics.jsonl in the run folder: one JSON object per line for losses and scores."""
 
     def __init__(self) -> None:
         self.lines = 0
-        """Lines that belong to what is saved; what a killed run wrote after that is dropped."""
+        """Number of lines up to the last checkpoint; later lines of a killed run are removed."""
         self._conflicts: Conflicts = {}
 
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:  # noqa: ARG002
-        """Open the log, cut to the lines that count."""
+        """Open the log and remove lines after the last checkpoint."""
         self._file = (folder / "metrics.jsonl").open("ab+")
         self._file.seek(0)
         self.lines = sum(1 for _ in islice(iter(self._file.readline, b""), self.lines))
         self._file.truncate(self._file.tell())
 
     def conflicts(self, record: StepRecord, conflicts: Conflicts) -> None:  # noqa: ARG002
-        """Keep them for the line of losses that follows."""
+        """Keep the conflicts for the next line of losses."""
         self._conflicts = conflicts
 
     def losses(self, record: StepRecord, losses: dict[str, float]) -> None:
-        """Write one line, with the conflicts of the tasks' gradients where they were seen."""
+        """Write one line, with the conflicts of the tasks' gradients if there are any."""
         line = {
             "event": "losses",
             "step": record.total_steps,
@@ -119,7 +119,7 @@ class MetricsLog(Listener):
             self._file.close()
 
     def flush(self) -> None:
-        """Put what was written on disk, so that a checkpoint can count on it."""
+        """Flush the log to disk before a checkpoint refers to it."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -131,17 +131,17 @@ class MetricsLog(Listener):
 
 @LISTENERS.register("tensorboard")
 class TensorBoard(Listener):
-    """TensorBoard events in the run's folder; silent where the package is not installed."""
+    """Writes TensorBoard events to the run folder; does nothing without the package."""
 
     _writer: Any = None
 
     def start(self, folder: Path, config: dict[str, Any], step: int) -> None:  # noqa: ARG002
-        """Open an event file; what an earlier sitting wrote past `step` is hidden."""
+        """Open an event file; events after `step` of an interrupted run are hidden."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             return
-        # Scores of step 0 come anew where nothing was saved yet.
+        # Step 0 is scored again if nothing was saved yet.
         hidden = step + 1 if step else 0
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=hidden)
 
@@ -158,7 +158,7 @@ class TensorBoard(Listener):
             for task, loss in losses.items():
                 self._writer.add_scalar(f"loss/{task}", loss, record.total_steps)
             self._writer.add_scalar("rate", record.rate, record.total_steps)
-            self._writer.flush()  # or a kill would lose what a checkpoint counts as told
+            self._writer.flush()  # so that a kill does not lose events before the checkpoint
 
     def scores(self, step: int, split: str, scores: Scores) -> None:
         """Add every figure."""

@@ -186,11 +186,11 @@ class Route:
         return self.schedule.epoch(self.sizes, epoch, self.config.epochs, generator)
 
     def find_turns(self) -> list[Turn]:
-        """Return every turn that comes in the stage, each once; ValueError for what is none."""
-        found: dict[Any, None] = {}  # in their order, so that an error is the same every time
+        """Return the distinct turns of the stage; ValueError if a turn is invalid."""
+        found: dict[Any, None] = {}  # ordered, so that an error is reproducible
         left = self.config.max_steps or math.inf
         for epoch in range(self.config.epochs):
-            turns: list[Any] = list(self.turns(epoch))  # whatever a stranger's schedule yields
+            turns: list[Any] = list(self.turns(epoch))  # a plugin's schedule may yield anything
             found |= dict.fromkeys(t if isinstance(t, str) else tuple(t) for t in turns)
             left -= -(-len(turns) // self.config.accumulate)
             if left <= 0:
@@ -198,7 +198,7 @@ class Route:
         for turn in found:
             self._check_turn(turn)
         if not found:
-            raise ValueError("gives no task a turn")
+            raise ValueError("contains no turns")
         return list(found)
 
     def _check_turn(self, turn: Any) -> None:

@@ -1,4 +1,4 @@
-"""A running mean of the weights, which is scored and kept in their place."""
+"""A running mean of the weights, which is scored and saved instead of the weights."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class RunningMean:
 
     @torch.no_grad()
     def follow(self, num_updates: int) -> None:
-        """Take the latest update in."""
+        """Add the weights after the latest update."""
         share = 1 - min(self.decay, (1 + num_updates) / (10 + num_updates))
         torch._foreach_lerp_(list(self.means.values()), list(self.weights.values()), share)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Let the model be the mean inside."""
+        """Use the mean as the model's weights in the block."""
         latest = {name: p.detach().clone() for name, p in self.weights.items()}
         self.settle()
         try:
@@ -45,7 +45,7 @@ class RunningMean:
             self._put(latest)
 
     def settle(self) -> None:
-        """Let the model be the mean from here on."""
+        """Replace the model's weights by the mean."""
         self._put(self.means)
 
     @torch.no_grad()
@@ -55,6 +55,6 @@ class RunningMean:
         renew_copies(self._dense)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back the means of a checkpoint."""
+        """Restore the means of a checkpoint."""
         for name, mean in self.means.items():
             mean.copy_(tensors[name])

@@ -1,4 +1,4 @@
-"""What a device without memory left means, in a sentence that says what to try."""
+"""Errors for a device that is out of memory, with advice."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def explain_scoring(command: str) -> DeviceMemoryError:
-    """Say what to do where scoring ran out; `command` resumes the run."""
+    """Return the error for scoring; `command` resumes the run."""
     return DeviceMemoryError(
-        "out of memory while scoring: make room on the device, or set a smaller "
-        f"encoder.max_length under a new --out; the last checkpoint of this one stands: {command}"
+        "out of memory while scoring: free memory on the device and resume from the last "
+        f"checkpoint ({command}), or set a smaller encoder.max_length and a new --out"
     )
 
 
 def explain_training(config: RunConfig, stage: Stage, command: str) -> DeviceMemoryError:
-    """Say what to do where a stage's step ran out."""
+    """Return the error for an update of a stage; `command` resumes the run."""
     task, stream = max(stage.streams.items(), key=lambda item: item[1].batch_size)
     size = stream.batch_size
     if size == 1:
@@ -34,6 +34,6 @@ def explain_training(config: RunConfig, stage: Stage, command: str) -> DeviceMem
     if getattr(stage.step.runner, "num_captures", 0):
         hint += ", or -o graphs=false, which needs less memory"
     return DeviceMemoryError(
-        f"out of memory at batch size {size}: {hint} (under a new --out; the last checkpoint "
-        f"of this one stands: {command})"
+        f"out of memory at batch size {size}: {hint} (with a new --out; the last checkpoint "
+        f"of this run is kept: {command})"
     )

@@ -1,4 +1,4 @@
-"""Data that was read becomes sentences: what of it a user should know before it is trained on."""
+"""Notes about the data and the stages, shown before training starts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from plait.training.loop import Stage
 
 UNKNOWN_SHARE = 0.05
-"""Part of a task's tokens that may be unknown without a word; English has under 1%."""
+"""Share of a task's tokens that may be unknown before a note says so; English has under 1%."""
 
 CUT_SHARE = 0.1
-"""Part of a task's inputs that may be cut without a word."""
+"""Share of a task's inputs that may be truncated before a note says so."""
 
 PIECE = 1 << 22
-"""Tokens that are looked at together."""
+"""Tokens that are compared at once."""
 
 MOST_NAMES = 5
-"""Labels that a sentence names one by one."""
+"""Maximum number of labels that a note lists."""
 
 
 def note_data(
@@ -35,7 +35,7 @@ def note_data(
     unlabelled: Mapping[str, Dataset],
     dev: Mapping[str, Dataset],
 ) -> Iterator[str]:
-    """Yield a sentence for each thing worth knowing."""
+    """Yield one sentence for each finding about the data."""
     for datasets in (train, unlabelled, dev):
         for dataset in datasets.values():
             for report in dataset.report:
@@ -51,10 +51,13 @@ def note_data(
             yield from _note_twice(name, train[name], unlabelled[name])
     for name in parts.tasks:
         if name in train:
-            so_what = ("is never learnt", "are never learnt")
+            so_what = ("so the model cannot learn it", "so the model cannot learn them")
             yield from _note_missing(parts, name, train[name], "training", so_what)
         if name in dev:
-            so_what = ("counts as 0 in macro averages", "count as 0 in macro averages")
+            so_what = (
+                "so it counts as 0 in macro averages",
+                "so they count as 0 in macro averages",
+            )
             yield from _note_missing(parts, name, dev[name], "dev", so_what)
     yield from _note_unknown(parts, {**dev, **train})
     for name, dataset in {**dev, **train}.items():
@@ -66,26 +69,29 @@ def note_data(
 def note_held_out(
     idle: Sequence[str], missing: Sequence[str], held_out: Mapping[str, Mapping[str, int]]
 ) -> Iterator[str]:
-    """Yield a sentence for each thing worth knowing of what is kept out of training.
+    """Yield one sentence for each finding about the rows that are kept out of training.
 
-    `idle` are tables of [held_out] that nothing is kept out for, `missing` dev and test files that
-    are not there, `held_out` the texts that pre-training passes over, by split and name.
+    `idle` are the tables of [held_out] that have no effect, `missing` the dev and test files that
+    do not exist, `held_out` the number of texts that pre-training skips, by split and name.
     """
     for name in idle:
         yield (
-            f"[held_out.{name}] has no effect: nothing of what dev or test has is kept out of this "
-            "training (data.drop_overlap = true leaves such rows out)"
+            f"[held_out.{name}] has no effect: this run does not remove rows from training that "
+            "also occur in dev or test (set data.drop_overlap = true to remove them)"
         )
     for path in missing:
-        yield f"{path} is not there, so its rows cannot be kept out of training"
+        yield f"{path} does not exist, so its rows cannot be kept out of training"
     for counts in held_out.values():
         for name, count in counts.items():
-            texts = "text is" if count == 1 else "texts are"
-            yield f"{name}: {count:,} {texts} left out of pre-training, which dev or test has"
+            texts, occur = ("text is", "it occurs") if count == 1 else ("texts are", "they occur")
+            yield (
+                f"{name}: {count:,} {texts} left out of pre-training, because {occur} in dev or "
+                "test"
+            )
 
 
 def note_stage(stage: Stage) -> Iterator[str]:
-    """Say of a stage's aggregator if there is nothing between tasks that it could weigh."""
+    """Yield a note if the stage's aggregator has no effect: under two tasks train the encoder."""
     step = stage.step
     if not step.aggregator.per_task or len(step.tasks) < 2:
         return
@@ -94,9 +100,9 @@ def note_stage(stage: Stage) -> Iterator[str]:
     if not any(parameter.requires_grad for parameter in shared):
         training = []
     if len(training) < 2:
-        who = f"{training[0]} alone trains" if training else "no task trains"
+        who = f"only task {training[0]} trains" if training else "no task trains"
         name = stage.config.aggregator["name"]
-        yield f"aggregator {name!r} has nothing to weigh in stage {stage.name}: {who} the encoder"
+        yield f"aggregator {name!r} has no effect in stage {stage.name}: {who} the encoder"
 
 
 def _note_overlap(name: str, train: Dataset, dev: Dataset) -> Iterator[str]:
@@ -105,25 +111,25 @@ def _note_overlap(name: str, train: Dataset, dev: Dataset) -> Iterator[str]:
         examples, first = counted(overlap.count, "example"), ", ".join(overlap.ids[:3])
         yield (
             f"{name}: train and dev share {examples} (first: {first}); "
-            "dev scores are flattered (data.drop_overlap leaves them out of train)"
+            "dev scores are too optimistic (data.drop_overlap = true removes them from train)"
         )
 
 
 def _note_twice(name: str, train: Dataset, unlabelled: Dataset) -> Iterator[str]:
-    """Say how many examples have a label in one file and none in another."""
+    """Yield the number of examples that occur both with and without a label."""
     count = shared_examples(train, unlabelled).count
     if count:
-        examples = "example without a label is" if count == 1 else "examples without labels are"
+        examples = "example occurs" if count == 1 else "examples occur"
         yield (
-            f"{name}: {count:,} {examples} in the training files, too, and learnt from twice: with "
-            "the label and without (plait check says which)"
+            f"{name}: {count:,} {examples} both with and without a label, and training uses both "
+            "copies (plait check lists them)"
         )
 
 
 def _note_missing(
     parts: Parts, name: str, dataset: Dataset, split: str, so_what: tuple[str, str]
 ) -> Iterator[str]:
-    """Name the classes or labels that no row has, and what becomes of one or of several."""
+    """Yield the classes or labels that no row has, and the consequence for one or for several."""
     spec, labels = parts.tasks[name].spec, dataset.labels
     counts = None if labels is None else spec.kind.count(labels.numpy())
     if counts is None:
@@ -133,18 +139,18 @@ def _note_missing(
         names = ", ".join(missing[:MOST_NAMES])
         more = f" and {len(missing) - MOST_NAMES} more" if len(missing) > MOST_NAMES else ""
         label, verbs = ("labels", so_what[1]) if len(missing) > 1 else ("label", so_what[0])
-        yield f"{name}: no {split} row has the {label} {names}{more}, which {verbs}"
+        yield f"{name}: no {split} row has the {label} {names}{more}, {verbs}"
 
 
 def _note_unknown(parts: Parts, datasets: Mapping[str, Dataset]) -> Iterator[str]:
-    """Say of which tasks the tokenizer had no word for many tokens, in one note."""
+    """Yield one note with all tasks that have many tokens unknown to the tokenizer."""
     shares = {name: _unknown_share(parts, dataset) for name, dataset in datasets.items()}
-    told = [f"{name}: {share:.0%}" for name, share in shares.items() if share > UNKNOWN_SHARE]
-    if told:
+    found = [f"{name}: {share:.0%}" for name, share in shares.items() if share > UNKNOWN_SHARE]
+    if found:
         yield (
-            f"{', '.join(told)} of {'its' if len(told) == 1 else 'their'} tokens are unknown to "
-            "the encoder's tokenizer, which was made for another language or script; a "
-            "multilingual encoder knows more "
+            f"{', '.join(found)} of {'its' if len(found) == 1 else 'their'} tokens are unknown to "
+            "the encoder's tokenizer, which was built for another language or script; use a "
+            "multilingual encoder "
             "(encoder.source = 'google-bert/bert-base-multilingual-cased')"
         )
 
@@ -159,13 +165,13 @@ def _unknown_share(parts: Parts, dataset: Dataset) -> float:
 
 
 def _note_cut(parts: Parts, name: str, dataset: Dataset) -> Iterator[str]:
-    """Say how many inputs are longer than they may be, where those are many."""
+    """Yield the share of inputs that are truncated, if it is large."""
     collator = parts.collator
     lengths = uncut_lengths(dataset, parts.tasks[name].spec, collator.layout)
     share = float((lengths > collator.max_length).to(torch.float32).mean())
     if share > CUT_SHARE:
-        part = "end" if collator.truncate == "head" else "middle"
+        part = "at the end" if collator.truncate == "head" else "in the middle"
         yield (
-            f"{name}: {share:.0%} of its inputs have more than {collator.max_length} tokens and "
-            f"lose their {part} (encoder.max_length, encoder.truncate)"
+            f"{name}: {share:.0%} of its inputs are longer than {collator.max_length} tokens and "
+            f"are truncated {part} (encoder.max_length, encoder.truncate)"
         )

@@ -89,7 +89,7 @@ def rate_factor(stage: StageConfig, step: int, num_steps: int) -> float:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Give every group its share of its own peak rate."""
+    """Set the learning rate of every group to `factor` times its peak rate."""
     for group in optimizer.param_groups:
         rate = group["peak_lr"] * factor
         if isinstance(group["lr"], torch.Tensor):
@@ -115,6 +115,6 @@ def freeze(model: MultitaskModel, stage: StageConfig) -> None:
         if not trains and task in (stage.tasks or (task,)):
             why = "the encoder is frozen" if not shares else "it may not touch the encoder"
             raise RecipeError(
-                f"task {task!r} has nothing to train: {why} and its head has no parameters; "
-                "leave it out of the stage's tasks, let the encoder train, or give it an adapter"
+                f"task {task!r} has no trainable parameters: {why} and its head has no parameters; "
+                "remove it from the stage's tasks, train the encoder, or add an adapter"
             )

@@ -134,7 +134,7 @@ class Plan:
             if all(pretrain[index:]) and not all(pretrain):
                 raise RecipeError(
                     f"stages: {stage.name!r} pre-trains after the last fine-tuning, whose best "
-                    "checkpoint is what a run keeps; put it before"
+                    "checkpoint is the result; move it before that stage"
                 )
 
     def _check_unlabelled(self) -> None:
@@ -143,8 +143,8 @@ class Plan:
         for name, task in self.recipe.tasks.items():
             if task.unlabelled and name not in taught and name in self.recipe.trained_tasks:
                 raise RecipeError(
-                    f"tasks.{name}.unlabelled names files, but no stage has a teacher that answers "
-                    "them; let one distil (kind = { name = 'distill', teacher = RUN })"
+                    f"tasks.{name}.unlabelled names files, but no stage has a teacher to predict "
+                    "them; add a distillation stage (kind = { name = 'distill', teacher = RUN })"
                 )
 
 

@@ -1,6 +1,7 @@
-"""A recipe becomes a trained model in a folder: the consumers of the loop's records.
+"""Train a recipe into a run folder.
 
-Scores, log, checkpoints, early stopping and interruption live here; the loop knows none.
+This module consumes the records of the training loop: it scores, logs, saves checkpoints, stops
+early and handles interruption.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ from plait.training.plan import Plan
 from plait.training.scoring import TeamScorer
 from plait.training.sharing import note_share
 from plait.training.starting import Start, find_kept, find_tokenizer, find_width
-from plait.training.teachers import Lessons
+from plait.training.teachers import TeacherAnswers
 from plait.training.team import ALONE
 from plait.training.workers import (
     check_device,
     compare_recipes,
     compare_workers,
-    lost_workers_told,
+    explain_lost_workers,
 )
 
 if TYPE_CHECKING:
@@ -100,14 +101,14 @@ def train(
     open_teacher: OpenTeacher | None = None,
     team: Team = ALONE,
 ) -> Outcome:
-    """Train a recipe into a folder, or go on with what is there.
+    """Train a recipe into a folder, or resume the run in it.
 
-    `data` stands in for the recipe's data root; `command` is how the user would resume;
-    `open_teacher` is how stages that distil come by their teachers. Every process of a `team`
-    makes the same call; its leader alone looks into the folder, and alone needs listeners.
+    `data` replaces the recipe's data root; `command` is the command that resumes the run, for
+    messages; `open_teacher` opens the teachers of distillation stages. Every process of a `team`
+    makes the same call; only the leader reads the folder and needs listeners.
     """
     folder = RunFolder(Path(out))
-    with lost_workers_told(team, folder, command):
+    with explain_lost_workers(team, folder, command):
         check_device(config.device, team)
         team.lead(lambda: check_folder(folder.path, config, resume=resume, command=command))
         if team.lead(lambda: read_state(folder)).finished:
@@ -122,14 +123,14 @@ def train(
         with team.one_by_host():  # an encoder may have to be fetched
             plan = Plan.build(config)
             parts = build(plan, Start.find(config, folder), team)
-        heard = [*listeners, *(part.build() for part in plan.listeners)] if team.leads else []
-        lessons = Lessons(plan, folder, open_teacher, data)
-        session = _Session(parts, folder, heard, command, lessons)
+        active = [*listeners, *(part.build() for part in plan.listeners)] if team.leads else []
+        teachers = TeacherAnswers(plan, folder, open_teacher, data)
+        session = _Session(parts, folder, active, command, teachers)
         with disk_full_told(folder.log), ExitStack() as closing:
             for listener in session.listeners:
                 closing.callback(listener.close)
-            # Nothing that a second try would trip over is written before the data is known to
-            # be good.
+            # The folder is written only after the data was read without errors, so that a failed
+            # start can be repeated.
             with team.one_by_host():  # tokens are kept on disk
                 datasets = session.read(data)
             check_stages(
@@ -137,23 +138,23 @@ def train(
             )
             compare_workers(parts, datasets)
             if team.leads:
-                lessons.open(read_state(folder).stage)
+                teachers.open(read_state(folder).stage)
                 closing.enter_context(opened(folder, config, resume=resume, command=command))
             for choice in choices:
-                session.tell("note", f"chosen: {choice}")
+                session.notify("note", f"chosen: {choice}")
             with _own_stream(parts.device):
                 return session.run(datasets, team.lead(lambda: read_state(folder)))
 
 
 def _read_known(folder: RunFolder) -> RunConfig | None:
-    """Read the recipe of a run to resume, with what was chosen for it; None of a new one."""
+    """Return the recipe of a run to resume, with its chosen settings; None for a new run."""
     return folder.read_config() if folder.recipe.exists() else None
 
 
 def complete_recipe(
     config: RunConfig, data: str | None, listeners: Sequence[Listener] = ()
 ) -> tuple[RunConfig, list[Choice]]:
-    """Return a recipe with the settings it leaves out, chosen after a look at its training rows."""
+    """Return a recipe with all settings; missing ones are chosen from its training rows."""
     if is_whole(config):
         return config, []
 
@@ -174,20 +175,20 @@ def complete_recipe(
 
 
 def _own_stream(device: torch.device) -> AbstractContextManager[object]:
-    """Work beside the default stream of a GPU, which cannot be captured."""
+    """Use a side stream on a GPU: CUDA graphs cannot capture the default stream."""
     return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
 
 
 def read_state(folder: RunFolder) -> TrainState:
-    """Read how far a run has got."""
+    """Return the training state of a run."""
     if folder.checkpoint.exists():
         return load_state(folder.checkpoint)
-    # Of a finished run the checkpoint may have been deleted; it is not to be trained once more.
+    # A finished run whose checkpoint was deleted is not trained again.
     return TrainState(finished=folder.scores.exists() and folder.weights.exists())
 
 
 class _Session:
-    """One sitting of a run, from its data to its scores."""
+    """One process's part of a run, from reading the data to the final scores."""
 
     def __init__(
         self,
@@ -195,9 +196,9 @@ class _Session:
         folder: RunFolder,
         listeners: list[Listener],
         command: str,
-        lessons: Lessons,
+        teachers: TeacherAnswers,
     ):
-        self.lessons = lessons
+        self.teachers = teachers
         self.parts, self.config, self.folder = parts, parts.config, folder
         self.team, self.command = parts.team, command
         self.log = MetricsLog()
@@ -205,20 +206,20 @@ class _Session:
         self.state = TrainState()
         self.interrupted = threading.Event()
         self.begun = False
-        """Whether heads were fitted when this stage was opened."""
+        """Whether heads were initialized when this stage was opened."""
         self.best_scores: Scores | None = None
-        """Those of the best model on all of dev, where this sitting has them."""
+        """Scores of the best model on the whole dev set, if this process computed them."""
         scorer = Scorer(
             parts.model,
             parts.tasks,
             parts.collator,
             room=choose_room(parts.device),
             autocast=parts.autocast,
-            progress=lambda *place: self.tell("scoring", *place),
+            progress=lambda *place: self.notify("scoring", *place),
         )
         self.scorer = TeamScorer(scorer, self.team)
 
-    def tell(self, event: str, *args: Any) -> None:
+    def notify(self, event: str, *args: Any) -> None:
         for listener in self.listeners:
             getattr(listener, event)(*args)
 
@@ -230,7 +231,7 @@ class _Session:
         if self.team.leads:
             self._describe(data)
         plain = self.config.model_dump(mode="json")
-        self.tell("start", self.folder.path, plain, self.state.total_steps)
+        self.notify("start", self.folder.path, plain, self.state.total_steps)
         if not self.state.total_steps:
             self.state.begun = find_beginning(self.parts)
         baseline = score_baseline(self.parts.tasks, data["train"], data["dev"])
@@ -245,17 +246,17 @@ class _Session:
         return self._finish(data, baseline)
 
     def _measure_baselines(self, data: Data) -> None:
-        """Score simple models of each task on dev, for whoever reads the scores."""
-        found = measure(self.parts, data["train"], data["dev"], self._hear_start)
+        """Score baselines of each task on dev, for scores.json."""
+        found = measure(self.parts, data["train"], data["dev"], self._report_start)
         self.state.baselines = {
             task: {name: v if math.isfinite(v) else None for name, v in figures.items()}
             for task, figures in found.items()
         }
 
     def _score_first(self, dev: Mapping[str, Dataset]) -> None:
-        """Score dev before any training, and remember it of tasks that have been trained before."""
+        """Score dev before training; keep the scores of tasks that the starting run trained."""
         scores = self._score(dev)
-        self._hear_scores({"dev": scores}, counts=False)
+        self._update_best({"dev": scores}, counts=False)
         if start := self.parts.start:
             known = [task for task in start.taken_over(self.config) if task in scores.primary]
             self.state.before = {task: scores.primary[task] for task in known}
@@ -264,10 +265,10 @@ class _Session:
 
     def read(self, root: str | None) -> Data:
         def progress(what: str, done: int, total: int) -> None:
-            self.tell("reading", what, done, total)
+            self.notify("reading", what, done, total)
 
         start, config = self.parts.start, self.config
-        kept, told = find_kept(config, root)
+        kept, notes = find_kept(config, root)
         names = config.trained_tasks if start else tuple(config.tasks)
         wanted = {"train": names, "dev": (*names, *kept)}
         tokenizer = self.parts.tokenizer
@@ -276,35 +277,35 @@ class _Session:
         data["texts"] = load_named_texts(self.parts.plan, tokenizer, data=root, progress=progress)
         if any(config.tasks[name].unlabelled for name in names):
             data["unlabelled"] = load("unlabelled", tasks=names)
-        told += start.notes(config, self.folder.path) if start else []
-        told += filter(None, [note_share(self.parts.device)])
+        notes += start.notes(config, self.folder.path) if start else []
+        notes += filter(None, [note_share(self.parts.device)])
         idle, missing = find_idle(self.parts.plan), find_missing(self.parts.plan, root)
-        told += note_held_out(idle, missing, count_held_out(self.parts.plan, data))
-        told += note_data(self.parts, data["train"], data.get("unlabelled", {}), data["dev"])
-        for note in told:
-            self.tell("note", note)
+        notes += note_held_out(idle, missing, count_held_out(self.parts.plan, data))
+        notes += note_data(self.parts, data["train"], data.get("unlabelled", {}), data["dev"])
+        for note in notes:
+            self.notify("note", note)
         return data
 
     def _describe(self, data: Data) -> None:
-        """Write what the run is made of, or check that a resumed one is made of the same."""
+        """Write run.json, or check that a resumed run has the same data and parts."""
         facts = describe_data(data, count_held_out(self.parts.plan, data))
         if not self.folder.checkpoint.exists():
-            write_parts(self.folder, self.parts, facts, self.lessons.describe())
+            write_parts(self.folder, self.parts, facts, self.teachers.describe())
             return
-        self.lessons.check(self.folder.read_json(self.folder.info))
+        self.teachers.check(self.folder.read_json(self.folder.info))
         for note in compare_parts(self.folder, self.parts, facts):
-            self.tell("note", note)
+            self.notify("note", note)
 
     # --- training ---
 
     def _train_stage(self, index: int, data: Data) -> None:
-        """Train a stage to its end, from wherever the state is in it."""
+        """Train a stage to its end, starting at the current state."""
         parts, state = self.parts, self.state
         stage = self._open_stage(index, data)
         if self.begun:
             self._score_start(stage, data["dev"])
         for note in note_stage(stage):
-            self.tell("note", note)
+            self.notify("note", note)
         parts.model.train()
         evaluate = self._evaluation(stage, data)
         try:
@@ -318,37 +319,40 @@ class _Session:
             raise explain_training(self.config, stage, self.command) from error
         finally:
             stage.step.runner.close()
-        if stage.step.mean is not None:  # the next stage goes on from what would be kept
+        if stage.step.mean is not None:  # the next stage starts from the averaged weights
             stage.step.mean.settle()
         if trouble := stage.step.runner.trouble:
-            self.tell("note", f"some of the steps could not be captured and ran singly: {trouble}")
+            self.notify(
+                "note",
+                f"some steps were not captured as CUDA graphs and ran without: {trouble}",
+            )
         drop_heads(parts)
         state.next_stage()
         if state.stage < len(self.config.stages):
             self._save(None)
-        elif state.best is None and self.team.leads:  # no dev set chose a best one
+        elif state.best is None and self.team.leads:  # no dev set: keep the last model
             save_weights(self.folder.weights, parts.model)
 
     def _open_stage(self, index: int, data: Data) -> Stage:
-        """Build a stage, and put into it what a checkpoint knows of it."""
+        """Build a stage and restore it from the checkpoint, if it has one."""
         state, team, checkpoint = self.state, self.team, self.folder.checkpoint
         load = partial(load_checkpoint, checkpoint, self.parts.model, team=team)
         saved = team.lead(checkpoint.exists)
         is_inside = saved and state.step > 0
         if not is_inside:
-            # Each stage chooses anew: a model that has not been through all of them is not what
-            # the recipe asks for, and may not have learnt every task. But where every head began
-            # as a regression, the untrained encoder is a model to beat.
+            # Each stage selects its best model again: a model from an earlier stage has not been
+            # trained on everything in the recipe. Exception: if every head was initialized with a
+            # linear model, the untrained encoder is a candidate too.
             if state.best_step or state.best is None:
                 state.best, state.best_step, self.best_scores = None, 0, None
-            if saved and state.stage > 0:  # between stages no head is there but the tasks'
+            if saved and state.stage > 0:  # between stages only the heads of the tasks exist
                 load(None)
         train, unlabelled = data["train"], data.get("unlabelled", {})
         answers = team.spread(
-            lambda: self.lessons.learn(index, train, unlabelled, self._hear_teacher)
+            lambda: self.teachers.load_or_ask(index, train, unlabelled, self._report_teacher)
         )
-        # Inside a stage its own heads are there as well: its weights are read once these are in
-        # the model, and again with the optimizer's moments once there is one.
+        # Inside a stage the model also has the stage's heads: the weights are read after these are
+        # added, and again, with the optimizer's moments, after the optimizer is built.
         restore = partial(load, None) if is_inside else partial(self._begin_heads, index, data)
         self.begun = False
         stage = build_stage(self.parts, index, train, data["texts"], restore, answers, unlabelled)
@@ -357,9 +361,9 @@ class _Session:
         return stage
 
     def _begin_heads(self, index: int, data: Data) -> None:
-        """Fit the heads that begin as a regression, as long as only the encoder was trained.
+        """Initialize heads with linear models, if only pre-training stages ran so far.
 
-        Before a stage that pre-trains, only what dev would be scored with.
+        Before a pre-training stage this is needed only to score dev.
         """
         kinds = [stage.kind for stage in self.parts.plan.stages[: index + 1]]
         tasks = self.state.begun
@@ -368,29 +372,29 @@ class _Session:
         if kinds[-1].pretrains and not data["dev"]:
             return
 
-        begin_heads(self.parts, tasks, data["train"], self._hear_start)
+        begin_heads(self.parts, tasks, data["train"], self._report_start)
         self.begun = True
 
-    def _hear_start(self, *place: Any) -> None:
-        """Pass on how far the work before the first update is, or end it on Ctrl-C."""
-        self.tell("scoring", *place)
+    def _report_start(self, *place: Any) -> None:
+        """Report progress before the first update; stop on Ctrl-C."""
+        self.notify("scoring", *place)
         if self.interrupted.is_set() and not self.state.total_steps and self.team.size == 1:
             raise Interrupted(
-                f"stopped before the first update, so nothing is kept. Start over with: "
+                f"stopped before the first update; nothing is saved. Start again with: "
                 f"{self.command}"
             )
 
     def _score_start(self, stage: Stage, dev: Mapping[str, Dataset]) -> None:
-        """Score dev before the stage's first update; with fitted heads that is a model to beat."""
+        """Score dev before the stage's first update; initialized heads make it a candidate."""
         if not dev:
             return
         with stage.step.averaged():
             scores = self._score(dev)
         heads = [self.parts.model.heads[f"task-{name}"] for name in self.config.trained_tasks]
-        # Where no stage scores dev behind it, the last model is kept, not the best one.
+        # If the last stage pre-trains, no stage scores dev, and the last model is kept.
         last = self.parts.plan.stages[-1].kind
         counts = all(head.begins for head in heads) and not last.pretrains
-        if self._hear_scores({"dev": scores}, counts=counts):
+        if self._update_best({"dev": scores}, counts=counts):
             if self.team.leads:
                 save_weights(self.folder.weights, self.parts.model, stage_heads(self.parts))
             self.best_scores = scores
@@ -398,16 +402,16 @@ class _Session:
             known = [task for task in start.taken_over(self.config) if task in scores.primary]
             self.state.before = {task: scores.primary[task] for task in known}
 
-    def _hear_teacher(self, task: str, done: int, total: int) -> None:
-        self.tell("asking", task, done, total)
-        if self.interrupted.is_set():  # there may be no update for long
+    def _report_teacher(self, task: str, done: int, total: int) -> None:
+        self.notify("asking", task, done, total)
+        if self.interrupted.is_set():  # the next update may be far away
             raise Interrupted(
-                f"stopped while the teacher was answering {task!r}, of which nothing is kept. "
+                f"stopped while the teacher predicted {task!r}; these predictions are not saved. "
                 f"Go on with: {self.command}"
             )
 
     def _evaluation(self, stage: Stage, data: Data) -> Callable[[], dict[str, Scores]] | None:
-        """Choose the rows scored while training: dev, and some of train if asked."""
+        """Return the function that scores dev, and part of train if set; None without dev."""
         if not data["dev"] or self.parts.plan.stages[stage.index].kind.pretrains:
             return None
         dev, limit = data["dev"], stage.config.eval_limit
@@ -441,23 +445,23 @@ class _Session:
     def _consume(self, stage: Stage, record: StepRecord) -> None:
         self.sums.add(record)
         self.conflicts.add(record.result)
-        self.tell("step", record)
+        self.notify("step", record)
         is_last = record.step == record.num_steps  # the next stage may train something else
         if record.total_steps % self.config.log_every == 0 or record.scores or is_last:
             if conflicts := self.conflicts.take():
-                self.tell("conflicts", record, conflicts)
+                self.notify("conflicts", record, conflicts)
             losses = self.sums.take()
             _refuse_divergence(losses, record, stage)
-            self.tell("losses", record, losses)
+            self.notify("losses", record, losses)
         if record.scores:
-            better = self._hear_scores(record.scores)
+            better = self._update_best(record.scores)
             if better:
                 if self.team.leads:
                     with stage.step.averaged():
                         save_weights(self.folder.weights, self.parts.model)
                 whole = stage.config.eval_limit is None
                 self.best_scores = record.scores["dev"] if whole else None
-            self._wait_longer(stage, record.scores["dev"])
+            self._update_patience(stage, record.scores["dev"])
         stopping = self.team.any(self.interrupted.is_set())
         if record.scores or stopping or record.total_steps % self.config.save_every == 0:
             self._save(stage)
@@ -467,25 +471,25 @@ class _Session:
                 f"{self.folder.path}. Go on with: {self.command}"
             )
 
-    def _hear_scores(self, scores: Mapping[str, Scores], *, counts: bool = True) -> bool:
-        """Pass scores on and remember the best; say whether these are."""
+    def _update_best(self, scores: Mapping[str, Scores], *, counts: bool = True) -> bool:
+        """Report scores and update the best; return whether these are the best so far."""
         state = self.state
         figure = scores["dev"].summary[self.config.select]
-        # Of equals the first is best; but training that does no harm is kept.
+        # On a tie the earlier model is kept, but a trained model wins over the untrained one.
         tied = figure == state.best and not state.best_step
         better = counts and (state.best is None or figure > state.best or tied)
         if better:
             state.best, state.best_step = figure, state.total_steps
-            self.tell("best", state.total_steps)
+            self.notify("best", state.total_steps)
         for split, figures in scores.items():
-            self.tell("scores", state.total_steps, split, figures)
+            self.notify("scores", state.total_steps, split, figures)
         return better
 
-    def _wait_longer(self, stage: Stage, scores: Scores) -> None:
-        """Count the evaluations since each figure was last at its best."""
+    def _update_patience(self, stage: Stage, scores: Scores) -> None:
+        """Count the evaluations since the last improvement of each score."""
         figures = {"": scores.summary[self.config.select], **scores.primary}
         for name, value in figures.items():
-            # What cannot be told yet, as a correlation of equal answers, is not the best there is.
+            # An undefined score, such as a correlation of constant predictions, is never the best.
             figure = -math.inf if math.isnan(value) else value
             if name not in self.state.peaks or figure > self.state.peaks[name]:
                 self.state.peaks[name], self.state.waits[name] = figure, 0
@@ -496,16 +500,20 @@ class _Session:
             for task in stage.streams:
                 if task not in self.state.stopped and _is_out(self.state, rule, task):
                     self.state.stopped.append(task)
-                    self.tell("note", f"{task} no longer gets better and is left out from here on")
+                    self.notify(
+                        "note",
+                        f"{task}: stopped early, no improvement in "
+                        f"{counted(rule.patience, 'evaluation')}",
+                    )
 
     def _is_over(self, stage: Stage) -> bool:
-        """Say whether early stopping ends the stage; a resumed run asks before it goes on."""
+        """Return whether early stopping ends the stage; a resumed run checks this first."""
         rule = stage.config.early_stopping
         if rule is None or rule.per_task or not _is_out(self.state, rule, ""):
             return False
-        self.tell(
+        self.notify(
             "note",
-            f"stopped early after {counted(self.state.total_steps, 'update')}: dev got no better",
+            f"stopped early after {counted(self.state.total_steps, 'update')}: dev did not improve",
         )
         return True
 
@@ -532,7 +540,7 @@ class _Session:
     def _finish(self, data: Data, baseline: Scores) -> Outcome:
         state, folder = self.state, self.folder
         self.state.seconds += time.monotonic() - self.clock
-        model = self.parts.model  # which gets its best weights back, not the last
+        model = self.parts.model  # load the best weights, not the last
         fill_model(
             folder.weights, model, self.team.spread(partial(read_learnt, folder.weights, model))
         )
@@ -557,28 +565,28 @@ class _Session:
         state.finished = True
         self.clock = time.monotonic()
         self._save(None)
-        self.tell("end", result)
+        self.notify("end", result)
         return Outcome(folder.path, result)
 
     @contextmanager
     def _catch_interrupt(self) -> Iterator[None]:
-        """Let the first Ctrl-C (or a polite kill) end the run after the update at hand."""
+        """Stop after the current update on the first Ctrl-C or SIGTERM."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def ask(number: int, _: object) -> None:
             self.interrupted.set()
-            if self.team.size > 1:  # a launcher passes on what the terminal has sent already
+            if self.team.size > 1:  # a launcher forwards a signal that the terminal has sent too
                 return
-            told = "stopping after this update, to save it"
+            message = "stopping after this update and saving"
             if number == signal.SIGINT:
                 signal.signal(number, count_once(stop, heard=True))
-                told += "; once more stops at once"
-            else:  # whoever kills a group, as `timeout` does, may well do so twice
+                message += "; press Ctrl-C again to stop now"
+            else:  # `timeout` and other tools that kill a group may send the signal twice
                 signal.signal(number, signal.SIG_IGN)
-            with suppress(RuntimeError):  # the signal may have cut into a print of the same stream
-                self.tell("note", told)
+            with suppress(RuntimeError):  # the signal may have interrupted a print
+                self.notify("note", message)
 
         def stop(number: int, _: object) -> None:
             signal.signal(number, previous[number])
@@ -595,13 +603,13 @@ class _Session:
 
 
 def _refuse_divergence(losses: Mapping[str, float], record: StepRecord, stage: Stage) -> None:
-    """Stop where a loss is no longer a number, before such a model is scored or kept."""
+    """Raise RunError if a loss is NaN or infinite, before the model is scored or saved."""
     lost = [task for task, loss in losses.items() if not math.isfinite(loss)]
     if lost:
         raise RunError(
-            f"the loss of {', '.join(lost)} is not a number any more at update "
-            f"{record.total_steps:,}: the training has diverged; try a lower rate than "
-            f"{stage.config.lr:g} (lr of stage {stage.name!r}), a warmup, or clip = 1"
+            f"training diverged: the loss of {', '.join(lost)} is NaN or infinite at update "
+            f"{record.total_steps:,}; lower lr (now {stage.config.lr:g} in stage {stage.name!r}), "
+            "add warmup, or set clip = 1"
         )
 
 

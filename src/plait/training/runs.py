@@ -1,9 +1,11 @@
-"""A recipe becomes a run, or an ensemble of runs: training, by all that runs can do together.
+"""Train a recipe into a run or an ensemble of runs.
 
-members/                an ensemble's runs, a folder each
-ensemble.toml           which they are, how their answers become one
-scores.json             dev scores of their common answers
-card.md                 what they are together, for people
+The folder of an ensemble has:
+
+members/                one run folder per member
+ensemble.toml           the members and how their predictions are combined
+scores.json             dev scores of the combined predictions
+card.md                 the model card
 """
 
 from __future__ import annotations
@@ -53,18 +55,18 @@ def train(
     listeners: Sequence[Listener] = (),
     team: Team = ALONE,
 ) -> Outcome:
-    """Train a recipe, by name, path or as it was read, into a folder, or go on with what is there.
+    """Train a recipe into a folder, or resume the run in it.
 
-    `data` stands in for the recipe's data root; `command` is how the user would resume. A recipe
-    that lists members makes an ensemble. A `team` of processes trains a run together, each making
-    the same call.
+    `recipe` is a name, a path or a recipe that was read. `data` replaces the recipe's data root;
+    `command` is the command that resumes the run, for messages. A recipe that lists members trains
+    an ensemble. Every process of a `team` makes the same call.
     """
     if isinstance(recipe, str | Path):
         recipe = read_ensemble(recipe) if lists_members(recipe) else read_recipe(recipe)
     if isinstance(recipe, EnsembleConfig):
         if team.size > 1:
             raise UsageError(
-                f"{recipe.name} lists members, each of which is a run: start one of them by itself"
+                f"{recipe.name} is an ensemble: several workers can train only one of its members"
             )
 
         def note(text: str) -> None:
@@ -109,10 +111,10 @@ def train_ensemble(
 ) -> Outcome:
     """Train every member into OUT/members, make OUT their ensemble and score it on dev.
 
-    Members that are finished are passed over when it is resumed. `listen` is called with a
-    member's name before it is trained; `progress` hears how far answering is, `note` what could
-    not be calibrated. `train_all` may train the members into their folders beforehand, many at
-    once.
+    A resumed ensemble skips finished members. `listen` is called with a member's name before it is
+    trained and returns its listeners; `progress` receives the progress of predictions, `note`
+    messages on tasks that could not be calibrated. `train_all` may train the members into their
+    folders beforehand, in parallel.
     """
     folder = Path(out)
     _check_members(config)
@@ -146,7 +148,7 @@ def train_ensemble(
             device=first.device,
             left_out=True,
             offsets=config.calibrate == "offsets",
-            lenient=True,  # what was trained is as good as without
+            lenient=True,  # the ensemble is usable without calibration
             answering=progress,
             note=note,
         )
@@ -164,24 +166,24 @@ def train_ensemble(
 
 
 def _read_members_scalings(folder: Path, note: Callable[[str], None]) -> list[dict[str, Scaling]]:
-    """Return what members are scaled by; what all together were scaled by before may not fit."""
+    """Return the calibrations of the members; remove an outdated calibration of the ensemble."""
     try:
         return read_calibrations(folder)[0]
     except RunError:
         if not undo(folder):
             raise
-    note(f"{folder} had a calibration for all together, which its members outgrew: taken away")
+    note(f"removed the calibration of {folder}, because its members changed")
     return read_calibrations(folder)[0]
 
 
 def _brief(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return of a member's scores what a table shows."""
+    """Return the part of a member's scores that the summary table shows."""
     dev = result.get("dev", {})
     return {key: dev[key] for key in ("primary", "summary") if key in dev}
 
 
 def _check_members(config: EnsembleConfig) -> None:
-    """Refuse members that could not answer as one, before the first one is trained."""
+    """Raise RecipeError if predictions of the members cannot be combined."""
     shared: dict[str, Any] = {}
     for name, member in config.members.items():
         Plan.build(member)

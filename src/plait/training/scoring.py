@@ -29,7 +29,7 @@ class TeamScorer:
     def score(
         self, datasets: Mapping[str, Dataset], rows: Mapping[str, torch.Tensor] | None = None
     ) -> Scores:
-        """Score every task's data set, or only some rows of it; everyone is told the same."""
+        """Score every task's data set, or some of its rows; every worker gets the scores."""
         if self.team.size == 1:
             return self.scorer.score(datasets, rows)
         some = rows or {}
@@ -41,10 +41,10 @@ class TeamScorer:
         )
 
     def _answer(self, task: str, dataset: Dataset, rows: torch.Tensor | None) -> Floats:
-        """Return the answers of all workers, in the order of the rows."""
+        """Return the predictions of all workers, in the order of the rows."""
         wanted = torch.arange(len(dataset)) if rows is None else rows
         rank, size = self.team.rank, self.team.size
-        # Every size-th row: where rows are sorted in some way, nobody has all the long ones.
+        # Every size-th row, so that sorted rows give every worker texts of all lengths.
         parts = self.team.each(self.scorer.answer(task, dataset, wanted[rank::size]))
         whole = np.empty((len(wanted), *parts[0].shape[1:]))
         for other, part in enumerate(parts):

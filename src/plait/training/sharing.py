@@ -1,8 +1,7 @@
-"""Several processes on one GPU at once, instead of in turns.
+"""Run several processes on one GPU in parallel with NVIDIA's multi-process service (MPS).
 
-A GPU gives itself to one process at a time, so that several small runs take as long as one after
-the other. NVIDIA's multi-process service (MPS) lets their kernels run side by side; each process
-computes what it would compute alone.
+Without MPS a GPU serves one process at a time, so that several small runs take as long as in
+sequence. With MPS their kernels run in parallel. The results of a process are the same.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 @contextmanager
 def shared_gpu(num_jobs: int) -> Iterator[bool]:
-    """Let processes started inside share the GPU; say whether a service of ours runs.
+    """Start MPS for processes that are started in the block; yield whether it was started.
 
-    Nothing happens for one job, without the service's program, or where the user runs one.
+    Does nothing for one job, if MPS is not installed, or if the user already runs it.
     """
     if num_jobs < 2 or PIPES in os.environ or shutil.which(CONTROL) is None:
         yield False
@@ -36,7 +35,7 @@ def shared_gpu(num_jobs: int) -> Iterator[bool]:
     with tempfile.TemporaryDirectory(prefix="plait-mps-", ignore_cleanup_errors=True) as folder:
         own = {PIPES: folder, LOGS: folder}
         if not _control(own, ["-d"], ""):
-            _control(own, [], "quit")  # it may be up all the same
+            _control(own, [], "quit")  # it may be running although the start failed
             yield False
             return
         os.environ.update(own)
@@ -49,22 +48,21 @@ def shared_gpu(num_jobs: int) -> Iterator[bool]:
 
 
 def note_share(device: torch.device) -> str | None:
-    """Warn of a process that may fill a part of the GPU only, as the environment can say.
+    """Return a warning if the environment limits the process to a percentage of the GPU.
 
-    Runs that share a GPU are faster so, but at some parts cuBLAS (CUDA 13.0, on an H200: 18, 34
-    and 75 percent) works out wrong products, without a word.
+    The limit makes runs that share a GPU faster, but at some percentages cuBLAS returns wrong
+    products without an error (CUDA 13.0 on an H200: 18, 34 and 75 percent).
     """
     share = os.environ.get(SHARE) or "100"
     if device.type != "cuda" or share.partition(".")[0] == "100":
         return None
     return (
-        f"{SHARE} is {share}: at some shares of a GPU its products come out wrong, and nothing "
-        "tells; unset it"
+        f"{SHARE} is {share}: at some percentages the GPU silently returns wrong results; unset it"
     )
 
 
 def _control(own: dict[str, str], words: list[str], said: str) -> bool:
-    """Start the service or speak to it; say whether that worked."""
+    """Start the service or send it a command; return whether that succeeded."""
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
             [CONTROL, *words],

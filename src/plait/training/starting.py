@@ -56,7 +56,7 @@ class Start:
             if ours != known:
                 raise RecipeError(
                     f"encoder.{key} = {ours!r}, but {folder.path}, where this run starts, has "
-                    f"{known!r}; leave it out"
+                    f"{known!r}; remove the setting"
                 )
         facts = {"run": str(folder.path.resolve()), "sha256": hash_file(folder.weights)}
         encoder_facts = folder.read_json(folder.info)["encoder"]
@@ -78,7 +78,7 @@ class Start:
         ]
 
     def fill(self, model: MultitaskModel, config: RunConfig) -> None:
-        """Put the run's weights into a fresh model: the encoder's, and tasks' that are the same."""
+        """Copy the run's weights into a new model: the encoder and the unchanged tasks."""
         if self.is_resumed:  # the checkpoint has them
             return
         weights = read_numbers(self.folder.weights, dict(model.named_parameters()))
@@ -96,42 +96,42 @@ class Start:
         model.load_state_dict({**own, **{name: weights[name] for name in wanted}})
 
     def notes(self, config: RunConfig, out: Path) -> list[str]:
-        """Say what of the run is left behind: a calibration, tokens, heads of changed tasks."""
-        told = []
+        """Return notes on what is not taken over: calibration, length, changed heads."""
+        notes = []
         taken_over = [] if self.is_resumed else self.taken_over(config)
         if taken_over and config.encoder.max_length < (theirs := self._max_length()):
-            told.append(
-                f"{', '.join(taken_over)}: {self.folder.path} read {theirs} tokens of an input, "
-                f"and this run reads {config.encoder.max_length} (encoder.max_length): longer "
-                f"inputs lose more; -o encoder.max_length={theirs} reads as much as before"
+            notes.append(
+                f"{', '.join(taken_over)}: inputs are now truncated at {config.encoder.max_length} "
+                f"tokens (encoder.max_length); {self.folder.path} used {theirs}; keep it with "
+                f"-o encoder.max_length={theirs}"
             )
         if taken_over and self.folder.calibration.is_file():
-            told.append(
-                f"the calibration of {self.folder.path} belongs to its model, not to this one, and "
-                f"is left behind; once trained, `plait calibrate {quote(str(out))}` fits one"
+            notes.append(
+                f"the calibration of {self.folder.path} is not taken over, because the model "
+                f"changes; after training, run `plait calibrate {quote(str(out))}`"
             )
         for name, task in config.tasks.items():
             if name in self.tasks and (changed := changes(self.tasks[name], task)):
-                told.append(
+                notes.append(
                     f"{name}: its {', '.join(changed)} changed since {self.folder.path}; "
-                    "its head begins anew"
+                    "its head is trained from scratch"
                 )
-        return told
+        return notes
 
     def _max_length(self) -> int:
-        """Return how many tokens of an input the run read."""
+        """Return the run's encoder.max_length, in tokens."""
         return self.folder.read_config().encoder.max_length
 
 
 def changes(old: TaskConfig, new: TaskConfig) -> list[str]:
-    """Return what of a task's meaning differs, so that a head of the old is none of the new."""
+    """Return the settings that differ so that the old head does not fit the new task."""
     found = [
         key
         for key in ("kind", "labels", "range", "inputs", "head", "adapter")
         if getattr(old, key) != getattr(new, key)
     ]
     found += ["text"] if len(old.text) != len(new.text) else []
-    # Outputs mean the same under other settings of the same loss, such as other weights.
+    # Other settings of the same loss, such as weights, do not change the meaning of the outputs.
     names = [task.loss["name"] if task.loss else task.kind.default_loss for task in (old, new)]
     return found + (["loss"] if names[0] != names[1] else [])
 
@@ -155,7 +155,7 @@ def find_width(config: RunConfig) -> int:
     else:
         try:
             files = find_encoder(source.source, revision=source.revision, sha256=source.sha256)
-        except EncoderError:  # whoever needs the encoder says what is wrong with it
+        except EncoderError:  # building the encoder reports the error
             return 0
         path = files.config
     shape = json.loads(path.read_text(encoding="utf-8"))
@@ -163,8 +163,8 @@ def find_width(config: RunConfig) -> int:
 
 
 def find_kept(config: RunConfig, data: str | None) -> tuple[list[str], list[str]]:
-    """Return the tasks that are kept but not trained and can be scored; and why others cannot."""
-    scored, told = [], []
+    """Return the untrained tasks that can be scored, and notes on those that cannot."""
+    scored, notes = [], []
     trained = config.trained_tasks if config.start is not None else tuple(config.tasks)
     for name in (task for task in config.tasks if task not in trained):
         try:
@@ -172,7 +172,7 @@ def find_kept(config: RunConfig, data: str | None) -> tuple[list[str], list[str]
             for file in config.tasks[name].dev_files:
                 find_files(file.path, root)
         except DataError as error:
-            told.append(f"{name} is kept, but not scored: {error}")
+            notes.append(f"{name} is kept but not scored: {error}")
         else:
             scored.append(name)
-    return scored, told
+    return scored, notes

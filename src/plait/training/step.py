@@ -85,7 +85,7 @@ class Plan:
     """Row of the shared gradient of each task that has one."""
     num_turns: int
     apart: tuple[str, ...]
-    """Tasks whose gradients the aggregator wants to see, by row."""
+    """Tasks whose gradients the aggregator reads separately, by row."""
 
     def row(self, task: str) -> int | None:
         """Return a task's row, if it has one."""
@@ -106,7 +106,7 @@ class LossSums:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, task: str, loss: Tensor, term: Tensor | None) -> None:
-        """Add what one batch came to."""
+        """Add the loss and the regularization term of one batch."""
         self.counts[task] = self.counts.get(task, 0) + 1
         self.losses[task] = self.losses[task] + loss if task in self.losses else loss
         if term is not None:
@@ -346,7 +346,7 @@ class Step:
         # Each worker's gradients first become everyone's.
         for part in (rows, gradients.own) if gradients.apart else (gradients.total,):
             self.team.reduce(part)
-        if not rows.numel():  # nobody trains what is shared
+        if not rows.numel():  # no task trains the shared parameters
             return None
         if not gradients.apart:
             self._finish_sum(rows, plan)

@@ -1,7 +1,6 @@
-"""A stage's teacher becomes answers to the training rows, asked once and kept in the run's folder.
+"""Predictions of a stage's teacher on the training rows, computed once and kept in the run folder.
 
-How a run or an ensemble is loaded and made to answer is for rooms that come later to know; they
-hand in what opens one.
+`plait.inference` loads runs and ensembles; the caller passes the function that opens a teacher.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ if TYPE_CHECKING:
     from plait.training.plan import Plan, StagePlan
 
 Progress = Callable[[str, int, int], None]
-"""Called with the task, rows answered and rows in all."""
+"""Called with the task, the rows predicted so far and the total number of rows."""
 
 Members = list[dict[str, str]]
-"""The runs a teacher is made of: `run`, their folder, `sha256` of their weights, in an ensemble
-`how` their answers become one, and of a calibrated teacher the hash of its `calibration`."""
+"""The runs of a teacher: `run` is the folder, `sha256` the hash of the weights, `how` the way an
+ensemble combines predictions, `calibration` the hash of a calibrated teacher's calibration."""
 
 
 class Teacher(Protocol):
-    """A run or an ensemble that answers another's training rows."""
+    """A run or an ensemble that predicts the training rows of another run."""
 
     @property
     def members(self) -> Members:
-        """Say which models answer."""
+        """Return the runs that predict."""
 
     def answer(
         self,
@@ -52,36 +51,35 @@ class Teacher(Protocol):
         *,
         unseen: bool,
     ) -> dict[str, Floats]:
-        """Answer the training rows of a recipe's tasks, in the order the recipe reads them.
+        """Predict the training rows of a recipe's tasks, in the order the recipe reads them.
 
-        Behind those with labels come those without. With `unseen`, those members answer a row
-        that were not trained on it.
+        Rows without labels follow rows with labels. With `unseen`, only members that were not
+        trained on a row predict it.
         """
 
 
 OpenTeacher = Callable[[Path, Mapping[str, TaskSpec], StageKind], Teacher]
-"""A folder, the tasks that its run or ensemble must have, and how it is to answer, become a
-teacher."""
+"""Open a teacher: called with its folder, the tasks it must have, and the stage kind."""
 
 
 @dataclass(slots=True)
-class Lessons:
-    """The teachers of a run's stages and what they answered."""
+class TeacherAnswers:
+    """The teachers of a run's stages and their predictions."""
 
     plan: Plan
     folder: RunFolder
     open_teacher: OpenTeacher | None
     data: str | None
-    """Stands in for the recipe's data root."""
+    """Replaces the recipe's data root."""
     teachers: dict[str, Teacher] = field(default_factory=dict)
     """By stage."""
     facts: dict[str, Members] = field(default_factory=dict)
     """By stage, for run.json."""
     folders: dict[str, str] = field(default_factory=dict)
-    """By stage, for run.json: an ensemble is more than its members."""
+    """By stage, for run.json; the folder of an ensemble is not in its members."""
 
     def open(self, first: int) -> None:
-        """Refuse teachers that cannot teach the stages from number `first` on."""
+        """Open the teachers of the stages from index `first`; RecipeError if one does not fit."""
         info = self.folder.info
         before = self.folder.read_json(info) if info.is_file() else {}
         for stage in self.plan.stages[first:]:
@@ -91,11 +89,11 @@ class Lessons:
             if self._path(name).is_file() and not Path(place).exists():
                 self.facts[name] = self._read_notes(name).get("members", [])
                 if known := before.get("teacher_folders", {}).get(name):
-                    self.folders[name] = known  # where it was, when it could be asked
-                continue  # all that was wanted of it is here
+                    self.folders[name] = known  # its folder when it was last opened
+                continue  # its predictions are here
             if self.open_teacher is None:
                 raise RecipeError(
-                    f"stage.{name}.kind has a teacher, whom training alone cannot ask; "
+                    f"stage.{name}.kind has a teacher, but `open_teacher` is missing; "
                     "call plait.train"
                 )
             try:
@@ -104,28 +102,28 @@ class Lessons:
                 raise RecipeError(f"stage.{name}.kind.teacher: {error}") from error
             if kind.unseen and any(member.get("how") != "mean" for member in teacher.members):
                 raise RecipeError(
-                    f"stage.{name}.kind.unseen is for an ensemble by the mean of its members' "
-                    f"answers, and {place} is none"
+                    f"stage.{name}.kind.unseen needs an ensemble that averages its members' "
+                    f"predictions (how = 'mean'), and {place} is not one"
                 )
             self.teachers[name], self.facts[name] = teacher, teacher.members
             self.folders[name] = str(Path(place).resolve())
 
     def describe(self) -> dict[str, Any]:
-        """Say for run.json who the teachers are, and in which folders; nothing without any."""
-        told = {"teachers": self.facts, "teacher_folders": self.folders}
-        return {key: found for key, found in told.items() if found}
+        """Return the teachers and their folders, for run.json; empty without teachers."""
+        facts = {"teachers": self.facts, "teacher_folders": self.folders}
+        return {key: found for key, found in facts.items() if found}
 
-    def learn(
+    def load_or_ask(
         self,
         index: int,
         train: Mapping[str, Dataset],
         unlabelled: Mapping[str, Dataset],
         progress: Progress,
     ) -> dict[str, Tensor]:
-        """Return the answers to a stage's training rows by task; none where it has no teacher.
+        """Return the teacher's predictions by task; empty if the stage has no teacher.
 
-        Probabilities [rows, classes] or scores [rows], fp32; behind those to rows with labels
-        those to rows without.
+        Probabilities [rows, classes] or scores [rows], fp32; rows without labels follow rows with
+        labels.
         """
         stage = self.plan.stages[index]
         name = stage.name
@@ -141,8 +139,8 @@ class Lessons:
             return read_weights(path)
         if name not in self.teachers:
             raise RunError(
-                f"{path} holds answers to other rows, and the teacher of stage.{name} is gone; "
-                "bring it back"
+                f"{path} has predictions for other rows, and the teacher of stage.{name} does not "
+                "exist any more; restore it"
             )
         teacher = self.teachers[name]
         found = teacher.answer(self.plan.recipe, list(specs), self.data, progress, unseen=unseen)
@@ -155,13 +153,13 @@ class Lessons:
         return answers
 
     def check(self, before: Mapping[str, Any]) -> None:
-        """Refuse to go on with other teachers than those of run.json."""
+        """Raise RunError if the teachers differ from those in run.json."""
         for name, members in self.facts.items():
             known = before.get("teachers", {}).get(name, [])
             if _identify(known) != _identify(members):
                 raise RunError(
                     f"the teacher of stage.{name} changed since {self.folder.path} was started; "
-                    "bring it back as it was, or train under another --out"
+                    "restore it, or train into another --out"
                 )
 
     def _specs(self, stage: StagePlan) -> dict[str, TaskSpec]:
@@ -171,16 +169,18 @@ class Lessons:
         return self.folder.teacher / f"{name}.safetensors"
 
     def _read_notes(self, name: str) -> dict[str, Any]:
-        """Return which models answered which rows."""
+        """Return the metadata of saved predictions: the models and the rows."""
         path = self._path(name)
         try:
             notes: dict[str, Any] = json.loads(read_metadata(path)["notes"])
         except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{path} does not say whose answers it holds; delete it") from error
+            raise RunError(
+                f"{path} does not name the teacher of its predictions; delete it"
+            ) from error
         return notes
 
 
 def _identify(members: Members) -> list[tuple[str, ...]]:
-    """Return what tells a teacher from another, wherever its runs are."""
-    told = ("sha256", "how", "calibration")
-    return [tuple(member.get(key, "") for key in told) for member in members]
+    """Return what identifies a teacher, independent of its folders."""
+    identity = ("sha256", "how", "calibration")
+    return [tuple(member.get(key, "") for key in identity) for member in members]

@@ -1,11 +1,11 @@
-"""Who trains together, as the training loop sees it; here the usual team, of one.
+"""The interface between the training loop and its workers; this module has the team of one process.
 
-A batch belongs to all workers: each draws the same rows, encodes its share of them and is told
-the loss of the whole. So what follows from losses and gradients (surgery, weights, clipping,
-early stopping) is computed alike by everyone, and the number of workers changes nothing but time.
+All workers share each batch: each draws the same rows, encodes its share and gets the loss of the
+whole batch. So every worker computes the same surgery, weights, clipping and early stopping, and
+the number of workers changes only the time.
 
-Workers' gradients are made one by their mean. Whatever was computed from all workers' outputs is
-therefore computed as if alone, and what reaches a worker's own rows counts `size` times.
+Gradients are averaged over the workers. A loss computed from the outputs of all workers therefore
+counts `size` times for a worker's own rows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Made = TypeVar("Made")
 
 
 class Team:
-    """One process, which has nobody to ask. Workers do all of this together."""
+    """A single process. Subclasses implement the same methods for several workers."""
 
     rank = 0
-    """Number of this process. 0 leads: it alone writes and speaks."""
+    """Rank of this process. Rank 0 is the leader: only it writes files and messages."""
     size = 1
-    """How many processes there are."""
+    """Number of processes."""
     local_size = 1
     """How many of them are on this host."""
 

@@ -1,4 +1,4 @@
-"""What several workers must have in common before they train one model."""
+"""Checks that all workers have the same recipe, data and software."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def check_device(name: str, team: Team) -> None:
-    """Refuse a device that several workers cannot have one of each."""
+    """Raise RecipeError if the device setting does not give each worker its own device."""
     if team.size == 1 or name == "cpu":
         return
     if ":" in name:
         raise RecipeError(
-            f"device = {name!r} is one device, but {team.size} workers train: say 'cuda', and each "
-            "takes its own"
+            f"device = {name!r} is one device, but there are {team.size} workers: set "
+            "device = 'cuda', and each worker uses its own GPU"
         )
     there = torch.cuda.device_count()
     if there and team.local_size > there:
@@ -42,37 +42,36 @@ def check_device(name: str, team: Team) -> None:
 
 
 @contextmanager
-def lost_workers_told(team: Team, folder: RunFolder, command: str) -> Iterator[None]:
-    """Turn what a broken connection says into a sentence about what is left of the run."""
+def explain_lost_workers(team: Team, folder: RunFolder, command: str) -> Iterator[None]:
+    """Replace the error of a broken connection by one that names the last checkpoint."""
     try:
         yield
     except RuntimeError as error:
         if not team.lost(error):
             raise
-        if team.leads and not folder.recipe.exists():  # who leads alone can tell
+        if team.leads and not folder.recipe.exists():  # only the leader knows
             raise WorkerLostError(
-                "a worker is gone, and the others stopped before anything was written; start them "
-                "again"
+                "a worker process ended, so all stopped; nothing was saved yet. Start them again"
             ) from error
-        kept = "what was saved last stands"
+        kept = "the last checkpoint is kept"
         if folder.checkpoint.exists():
-            kept = f"the checkpoint of update {load_state(folder.checkpoint).total_steps:,} stands"
+            kept = f"the last checkpoint is update {load_state(folder.checkpoint).total_steps:,}"
         raise WorkerLostError(
-            f"a worker is gone, and the others stopped; {kept}. Go on, with any number of "
+            f"a worker process ended, so all stopped; {kept}. Go on, with any number of "
             f"workers, with: {command}"
         ) from error
 
 
 def compare_recipes(config: RunConfig, team: Team) -> None:
-    """Refuse workers that were given different recipes, or settings over them."""
+    """Raise RunError if the workers have different recipes or overrides."""
     if team.size > 1:
         settings = list_settings(config)
-        settings.pop("data.root", None)  # what is there is compared, not where
+        settings.pop("data.root", None)  # the data is compared, not its location
         _compare(team, {f"setting {key}": value for key, value in settings.items()})
 
 
 def compare_workers(parts: Parts, data: Mapping[str, Mapping[str, Dataset]]) -> None:
-    """Refuse workers that would train on different data, or with different programs."""
+    """Raise RunError if the workers have different data or software."""
     facts: dict[str, Any] = {
         "version of plait": __version__,
         "version of torch": torch.__version__,
@@ -93,6 +92,6 @@ def _compare(team: Team, facts: Mapping[str, Any]) -> None:
         for what in {**everyone[0], **theirs}:
             if theirs.get(what) != everyone[0].get(what):
                 raise RunError(
-                    f"worker {rank} has another {what} than worker 0: bring all hosts to the same, "
-                    "files included"
+                    f"worker {rank} has another {what} than worker 0: make software and files "
+                    "the same on all hosts"
                 )

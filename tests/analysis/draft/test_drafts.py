@@ -247,7 +247,7 @@ TWO = "text,label\nsome words here,{}\nother words here,{}\n"
         ("a.csv", "one,two\nsome words here,\nmore words here,\n", "no column looks like a label"),
         ("a.csv", "a,b\n1,2\n2,3\n", "no column looks like a text"),
         ("a.csv", TWO.format("x", "x"), "every training row has the same label"),
-        ("a.csv", "sep=;\ntext;label\nsome words;x\n", "line 1: the line is for Excel alone"),
+        ("a.csv", "sep=;\ntext;label\nsome words;x\n", "line 1: remove this line"),
         ("a.csv", "text,text,l\na b c,b,x\n", "column 'text' appears more than once"),
         ("a.csv", "text,label\nsome, words,x\nother, words,y\n",
          "none of 2 rows has as many columns as the header, which has 2; remove lines above"),

@@ -164,5 +164,5 @@ def test_a_step_lets_it_follow_once_per_update(tiny_model, make_step, batches):
 
 @pytest.mark.parametrize("settings", [{"beta": 1.1}, {"beta_early": -0.1}, {"early": 2.0}])
 def test_settings_that_make_no_sense(settings):
-    with pytest.raises(RecipeError, match=r"^x: .* is a share from 0 to 1"):
+    with pytest.raises(RecipeError, match=r"^x: .* must be from 0 to 1"):
         REGULARIZERS.build({"name": "bregman", **settings}, "x")

@@ -46,7 +46,7 @@ def test_a_killed_worker_leaves_a_checkpoint_that_others_go_on_from(
     done = launch(2, "train", recipe, "--out", out, *words(overrides))
     assert done.returncode == 1
     (said,) = sentences(done)
-    assert said.startswith("plait: a worker is gone, and the others stopped; ")
+    assert said.startswith("plait: a worker process ended, so all stopped; ")
     assert "the checkpoint of update 15 stands" in said
     assert "torchrun --nproc-per-node 2 -m plait train" in said
     assert said.endswith("--resume")

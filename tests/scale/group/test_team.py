@@ -21,7 +21,7 @@ from plait.training.workers import (
     check_device,
     compare_recipes,
     compare_workers,
-    lost_workers_told,
+    explain_lost_workers,
 )
 from plait.types import Batch, Tokens
 
@@ -145,7 +145,7 @@ class Leaving(Team):
 def tell_loss(team, run):
     with (
         pytest.raises(WorkerLostError) as told,
-        lost_workers_told(team, RunFolder(run), "plait train --resume"),
+        explain_lost_workers(team, RunFolder(run), "plait train --resume"),
     ):
         raise RuntimeError("Connection closed by peer")
     return str(told.value)
@@ -154,10 +154,10 @@ def tell_loss(team, run):
 def test_a_lost_worker_is_told_with_what_can_be_gone_on_with(tiny_run, tmp_path):
     steps = load_state(tiny_run / "checkpoint.safetensors").total_steps
     said = tell_loss(Leaving(), tiny_run)
-    assert f"the checkpoint of update {steps} stands" in said
+    assert f"the last checkpoint is update {steps}" in said
     assert said.endswith("with: plait train --resume")
     nothing = tell_loss(Leaving(), tmp_path / "run")
-    assert nothing.endswith("before anything was written; start them again")
+    assert nothing.endswith("nothing was saved yet. Start them again")
     other = Leaving()
     other.rank = 1  # perhaps on a host that does not see the folder
-    assert "what was saved last stands" in tell_loss(other, tmp_path / "run")
+    assert "the last checkpoint is kept" in tell_loss(other, tmp_path / "run")

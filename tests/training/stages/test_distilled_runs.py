@@ -294,9 +294,9 @@ def test_a_teacher_that_changed_meanwhile(run, teacher, other_run, tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda notes: notes | {"data": {}}, "holds answers to other rows, and the teacher of"),
-        (lambda notes: notes | {"unseen": True}, "holds answers to other rows, and the teacher"),
-        (lambda _: None, "does not say whose answers it holds; delete it"),
+        (lambda notes: notes | {"data": {}}, "has predictions for other rows, and the teacher of"),
+        (lambda notes: notes | {"unseen": True}, "has predictions for other rows, and the teacher"),
+        (lambda _: None, "does not name the teacher of its predictions; delete it"),
     ],
 )
 def test_kept_answers_of_another_do_not_replace_a_teacher_that_is_gone(
@@ -318,7 +318,7 @@ def test_a_stop_while_the_teacher_answers(run, tiny_run, tmp_path):
         def asking(self, task, done, total):
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(Interrupted, match="stopped while the teacher was answering"):
+    with pytest.raises(Interrupted, match="stopped while the teacher predicted"):
         run("student", *ONE, *distill(tiny_run), listeners=[Terminate()])
     assert not (tmp_path / "student" / "teacher").exists()
     assert (run("student", *ONE, *distill(tiny_run), resume=True) / "scores.json").exists()
@@ -349,7 +349,7 @@ def test_a_task_that_means_something_else(run, teacher, tmp_path, old, new, word
         ({"teacher": "nowhere"}, r"kind\.teacher: there is no run at nowhere"),
         ({"teacher": ""}, "teacher must name the folder"),
         ({"teacher": "x", "temperature": 0.0}, r"temperature must be above 0, not 0\.0"),
-        ({"teacher": "x", "weight": 1.5}, r"weight is a share from 0 to 1, not 1\.5"),
+        ({"teacher": "x", "weight": 1.5}, r"weight must be from 0 to 1, not 1\.5"),
     ],
 )
 def test_settings_that_cannot_be(run, settings, words, tmp_path):

@@ -150,7 +150,7 @@ def test_rows_that_the_training_files_have_are_told(run, recipe, teacher):
     turn_two(recipe)
     notes = Notes()
     student = run("student", "train.max_steps=1", MORE[1], *distill(teacher), listeners=[notes])
-    told = "2 examples without labels are in the training files, too, and learnt from twice"
+    told = "2 examples occur both with and without a label, and training uses both"
     assert [note for note in notes.told if note.startswith(f"same: {told}")]
     facts = json.loads((student / "run.json").read_text())["data"]["unlabelled"]["same"]
     assert facts["rows"] == 4

@@ -1,4 +1,4 @@
-"""The contract of the aggregators."""
+"""Base classes of the aggregators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Aggregator(ABC):
-    """Task gradients in, one gradient out."""
+    """Combines the gradients of the tasks into one gradient."""
 
     per_task: bool = True
     """Whether it must see each task's gradient, which costs a copy of the gradient per task. If
@@ -40,15 +40,15 @@ class Aggregator(ABC):
         """
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what it remembers from one update to the next, for a checkpoint."""
+        """Return the state between updates, for a checkpoint."""
         return {}
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027
-        """Take back what `tensors` returned, from whatever device."""
+        """Restore the state that `tensors` returned, from any device."""
 
 
 class Mixing(Aggregator):
-    """An aggregator whose answer is a weighted sum of the tasks' gradients.
+    """An aggregator whose result is a weighted sum of the tasks' gradients.
 
     The weights follow from the gradients' inner products, so that the long rows are read twice in
     all: for the products, and for the sum.
@@ -83,18 +83,18 @@ def draw_orders(gram: Tensor, generator: torch.Generator) -> Tensor:
 
 
 PIECE = 8192
-"""Parameters whose inner products a GPU takes at a time."""
+"""Number of parameters per piece in inner products on a GPU."""
 
 
 def inner_products(rows: Tensor) -> Tensor:
-    """Return the inner product of every two rows, [rows, rows], of rows that are very long."""
+    """Return the inner products of all pairs of rows, [rows, rows], for very long rows."""
     if takes_rows(rows):
         return row_products(rows)
     return multiply_in_pieces(rows, PIECE) if rows.is_cuda else rows @ rows.T
 
 
 def weighted_sum(weights: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return weights @ rows, in `out` where that is given."""
+    """Return weights @ rows, written to `out` if given."""
     if takes_rows(rows):
         out = torch.empty_like(rows[0]) if out is None else out
         mix_rows(weights, rows, out)

@@ -54,7 +54,7 @@ class TorchJDAggregator(GramAggregator):
             self.solver = self.build()
         except ImportError as error:
             raise ValueError(
-                f"it needs what an extra brings (pip install 'plait[surgery]'): {error}"
+                f"it needs an extra (pip install 'plait[surgery]'): {error}"
             ) from error
 
     @abstractmethod

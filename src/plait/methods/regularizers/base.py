@@ -1,4 +1,4 @@
-"""The contract of the regularizers."""
+"""Base classes of the regularizers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Regularizer(ABC):
     def __call__(
         self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
     ) -> Tensor:
-        """Return the term, its own weight included.
+        """Return the term, multiplied by its weight.
 
         It leaves parameters and their `.grad` alone and asks the device for no value.
         """
@@ -67,20 +67,20 @@ class Regularizer(ABC):
         return [self(model, task, batch, out, loss) for task, batch, out, loss in each]
 
     def check(self, tasks: Collection[str]) -> None:  # noqa: B027
-        """Raise ValueError where the settings do not suit a run's tasks; called before all else."""
+        """Raise ValueError if the settings do not suit the run's tasks; called first."""
 
     def begin(self, model: MultitaskModel, num_steps: int) -> None:  # noqa: B027
-        """Get ready for a stage of `num_steps` updates; called once, when the stage is built."""
+        """Prepare for a stage of `num_steps` updates; called once, when the stage is built."""
 
     def after_update(self, model: MultitaskModel, step: int) -> None:  # noqa: B027
-        """Look at the parameters after update `step` of the stage, counted from 1."""
+        """Called after update `step` of the stage, counted from 1."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what a checkpoint must keep, by name."""
+        """Return the state for a checkpoint, by name."""
         return {}
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027
-        """Take back what `tensors` returned, after `begin`."""
+        """Restore the state that `tensors` returned; called after `begin`."""
 
 
 REGULARIZERS: Registry[Regularizer] = Registry(
@@ -106,7 +106,7 @@ class Weighted(Regularizer):
     def __call__(
         self, model: MultitaskModel, task: str, batch: Batch, outputs: Tensor, loss: Loss
     ) -> Tensor:
-        """Return the term times the task's weight; without a look at the batch if that is 0."""
+        """Return the term times the task's weight; the term is not computed if that is 0."""
         return self.for_all(model, Group.of({task: batch}), [outputs], [loss])[0]
 
     def for_all(
@@ -144,7 +144,9 @@ class Weighted(Regularizer):
         return self.weight.get(task, 0.0) if isinstance(self.weight, dict) else self.weight
 
     def check(self, tasks: Collection[str]) -> None:
-        """Refuse weights of tasks that are not there."""
+        """Raise ValueError for weights of unknown tasks."""
         for task in self.weight if isinstance(self.weight, dict) else ():
             if task not in tasks:
-                raise ValueError(f"weight names {task!r}, which is no task{suggest(task, tasks)}")
+                raise ValueError(
+                    f"weight names {task!r}, which is not a task{suggest(task, tasks)}"
+                )

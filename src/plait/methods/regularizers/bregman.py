@@ -40,7 +40,7 @@ class Bregman(Weighted):
     plain proximal point, which systems C and D write. As one update is made for each theta_t,
     theta is still theta_t when the term is taken, and without dropout the term is 0. With
     `under_dropout` the outputs of the training pass are compared with those of a pass of theta~
-    under dropout of its own, so that what is left is how far dropout moves the answers.
+    with another dropout mask, so that the term measures the effect of dropout on the outputs.
 
     theta~ starts as the stage's first theta and is kept for what trains: one more copy of those
     parameters on the device (0.4 GB for BERT-base) and in a checkpoint. The plain proximal point
@@ -67,7 +67,7 @@ class Bregman(Weighted):
         super().__post_init__()
         for name in ("beta", "beta_early", "early"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is a share from 0 to 1, not {getattr(self, name)}")
+                raise ValueError(f"{name} must be from 0 to 1, not {getattr(self, name)}")
 
     def begin(self, model: MultitaskModel, num_steps: int) -> None:
         """Take theta~ from the parameters as they are."""
@@ -85,7 +85,7 @@ class Bregman(Weighted):
     ) -> list[Tensor]:
         """Return the mean distances between the outputs under theta and under theta~."""
         if self.past is None:  # the term would be 0, silently
-            raise RuntimeError("begin() was not called: there is no past to stay near")
+            raise RuntimeError("begin() was not called: there are no reference parameters")
         now = outputs
         if not self.under_dropout:
             now = clean_outputs(model, group, outputs, fp32=False)

@@ -66,10 +66,10 @@ class Objective:
     loss: Callable[[Tensor, Tensor], Tensor]
     """The model's outputs and the batch's labels -> the mean loss.
 
-    Where it has a method `counts`, labels -> of how many things it is the mean, several workers
-    each take it of their own rows; else all of them are given everyone's outputs."""
+    If it has a method `counts` (labels -> the number of items the loss averages over), each worker
+    computes the loss on its rows; else every worker gets the outputs of all workers."""
     head: Head | None = None
-    """For this stage alone: dropped at its end. None for a task, whose head the model has."""
+    """Head of this stage, removed at its end. None for a task, whose head the model has."""
     draws: bool = False
     """Whether `make` draws at random; its generator follows from the seed and the place."""
     rows: Rows | None = None
@@ -99,7 +99,7 @@ class StageKind(ABC):
     texts: tuple[str, ...] = ()
     """The [texts.NAME] it asks for."""
     teacher: str = ""
-    """Folder of the run or ensemble whose answers it asks for."""
+    """Folder of the run or ensemble that is the teacher."""
     unseen: bool = False
     """Whether a row is answered by those of the teacher's runs that were not trained on it."""
     calibrated: bool = False

@@ -102,7 +102,7 @@ class Contrast(StageKind):
         }
         if not made:
             raise ValueError(
-                "no task has rows to compare: it takes one input a row and two different labels"
+                "no task has rows to compare: it needs one input per row and two different labels"
             )
         return made
 
@@ -183,7 +183,7 @@ def _labels_of_names(spec: TaskSpec, labels: Tensor) -> Tensor:
 
 
 class Partners:
-    """Draws for each row another row with a similar label, or the row itself if there is none."""
+    """Draws for each row another row with a similar label, or the same row if no other exists."""
 
     def __init__(self, spec: TaskSpec, labels: npt.NDArray[np.generic]):
         groups = spec.kind.groups(labels)

@@ -33,23 +33,24 @@ class Distill(StageKind):
     T = `temperature`; T^2 keeps the gradient's size whatever T is
     (https://arxiv.org/abs/1503.02531, section 2). What is softened are the teacher's
     probabilities, which for one run is the same as its logits; an ensemble's are those it
-    answers with. Labels are a yes or no each, of whose distances the mean is taken. A score has
-    nothing to soften: `weight` of its own loss is taken with the teacher's score as the label.
+    returns. For label sets the term is the mean over the labels, each a yes or no. For scores the
+    temperature has no effect: the term is `weight` times the task's loss with the teacher's score
+    as the label.
 
-    With `unseen`, a row is answered by those members of an ensemble that were not trained on it, by
-    all where there is none: a model is too sure of what it has been told (cross-fitting, Dao et al.
-    2021, https://arxiv.org/abs/2104.09732). The members leave different rows out, as under
-    `ensemble.folds`.
+    With `unseen`, only members of an ensemble that were not trained on a row predict it, or all
+    members if every member was: a model is overconfident on its training rows (cross-fitting,
+    Dao et al. 2021, https://arxiv.org/abs/2104.09732). The members must be trained on different
+    rows, as with `ensemble.folds`.
 
-    With `calibrated`, the teacher answers as `plait calibrate` made it, as it does everywhere else,
-    so that offsets for classes are learnt, too; without, as its models do, whatever was fitted
-    later. With `unseen` besides, what each member is scaled by counts, not what all together are.
+    With `calibrated`, the teacher predicts with its calibration, as it does everywhere else,
+    so the student learns class offsets too; without `calibrated`, it predicts without
+    calibration. With `unseen` too, the calibrations of the members are used, not the ensemble's.
 
-    `tasks` are those of the stage that learn from the teacher, all unless set; the others learn
-    from their labels alone.
+    `tasks` are the tasks of the stage that learn from the teacher, all unless set; the other tasks
+    learn only from their labels.
 
-    A task's `unlabelled` rows come behind its training rows; what the teacher answers is their
-    label as well (Thakur et al. 2021, https://arxiv.org/abs/2010.08240, call it augmented data).
+    A task's `unlabelled` rows follow its training rows; the teacher's prediction is also their
+    label (augmented data in Thakur et al. 2021, https://arxiv.org/abs/2010.08240).
     """
 
     pretrains = False
@@ -70,7 +71,7 @@ class Distill(StageKind):
         if temperature <= 0:
             raise ValueError(f"temperature must be above 0, not {temperature}")
         if not 0 <= weight <= 1:
-            raise ValueError(f"weight is a share from 0 to 1, not {weight}")
+            raise ValueError(f"weight must be from 0 to 1, not {weight}")
         self.teacher, self.taught = teacher, tasks
         self.unseen, self.calibrated = unseen, calibrated
         self.temperature, self.weight = temperature, weight
@@ -93,9 +94,10 @@ class Distill(StageKind):
 def _add_answers(
     data: Dataset, unlabelled: Dataset | None, answers: Tensor | None, spec: TaskSpec
 ) -> Dataset:
-    """Put the teacher's answers beside the labels, both as columns.
+    """Return the data with the teacher's predictions as columns next to the labels.
 
-    While a recipe is only being checked there are none yet, and rows without labels get any.
+    When a recipe is only checked, there are no predictions yet: the labels are returned without
+    them, and rows without labels get zeros.
     """
     assert data.labels is not None
     if unlabelled is not None:

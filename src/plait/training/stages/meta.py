@@ -56,13 +56,13 @@ class MetaKind(Finetune):
         called = given.kind["name"]
         if given.mode == "last-layer":
             raise RecipeError(
-                f"{where}.mode = 'last-layer' freezes the encoder, whose start is what {called} "
-                "learns; take mode = 'full-model'"
+                f"{where}.mode = 'last-layer' freezes the encoder, but {called} learns the "
+                "encoder's initialization; set mode = 'full-model'"
             )
         if not any(task.touch_encoder for task in tasks):
             raise RecipeError(
-                f"{where}: none of its tasks may touch the encoder, whose start is what {called} "
-                "learns"
+                f"{where}: touch_encoder is false for all its tasks, but {called} learns the "
+                "encoder's initialization"
             )
 
 
@@ -162,8 +162,8 @@ class FOMAML(MetaKind):
         weighting, _ = WEIGHTINGS.validate(given.weighting, f"{where}.weighting")
         if weighting.looks_again:
             raise RecipeError(
-                f"{where}.weighting = {given.weighting['name']!r} looks at the losses before "
-                "and after an update, but fomaml's are of adapted weights; take another weighting"
+                f"{where}.weighting = {given.weighting['name']!r} compares losses before "
+                "and after an update, but fomaml's losses are of adapted weights; use another one"
             )
 
     def build_step(self, *parts: Any, **settings: Any) -> Step:

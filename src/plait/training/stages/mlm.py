@@ -1,4 +1,4 @@
-"""Masked language model (Devlin et al. 2019): hidden words of a text are told from the rest."""
+"""Masked language model (Devlin et al. 2019): predict masked tokens of a text."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class WordHead(Head):
         self.word_table = encoder.word_table
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        """Turn the last layer's output [rows, length, width] into the words' space.
+        """Transform the last layer's output [rows, length, width] for decoding.
 
-        Padding as well: nobody looks at what becomes of it.
+        This includes padding, whose result is not used.
         """
         transformed: Tensor = self.norm(F.gelu(self.dense(hidden)))
         return transformed
@@ -130,7 +130,7 @@ class MaskedLanguageModel(OnTexts):
         from_tasks: bool = True,
     ):
         if not 0 < rate < 1:
-            raise ValueError(f"rate is a share between 0 and 1, not {rate}")
+            raise ValueError(f"rate must be between 0 and 1, not {rate}")
         super().__init__(max_length, texts, from_tasks)
         self.rate, self.max_length = rate, max_length
 

@@ -81,7 +81,7 @@ class _SimCSE(OnTexts):
     ) -> Objective:
         """Make the objective of `count` examples: number i has a text at each start plus i."""
         if count < 2:
-            raise ValueError(f"it needs 2 examples or more to tell apart, and has {count}")
+            raise ValueError(f"it needs 2 examples or more, and has {count}")
 
         def make(rows: Tensor) -> Batch:
             several = torch.cat([rows + start for start in starts])
@@ -118,8 +118,8 @@ class SimCSE(_SimCSE):
         """Return one, of every text once."""
         if not material.encoder.drops_out():
             raise ValueError(
-                "it needs dropout in the encoder, which alone makes its two views of a text "
-                "differ; set encoder.dropout to 0.1, say"
+                "it needs dropout in the encoder, so that the two embeddings of a text "
+                "differ; set encoder.dropout, for example to 0.1"
             )
         every = every_text(material, self.from_tasks)
         corpus = make_corpus(every, material, self.max_length)
@@ -193,7 +193,7 @@ class SimCSEPairs(_SimCSE):
         if len({len(data.tokens) for _, data, _ in found}) > 1:
             names = ", ".join(name for name, _, _ in found)
             raise ValueError(
-                f"{names}: some have pairs and some triplets; train them in stages apart"
+                f"{names}: some have pairs and some have triplets; use separate stages"
             )
         return [(data, rows[_usable(data)[rows]]) for _, data, rows in found]
 
