@@ -57,7 +57,7 @@ def test_a_run_that_is_not_finished(plait, run, tmp_path):
     (run / "model.safetensors").unlink()
     (run / "scores.json").write_text("{}")
     told = plait("evaluate", run).complaint()
-    assert "is a finished run, but its model.safetensors is gone" in told
+    assert "is a finished run, but its model.safetensors is missing" in told
 
 
 def test_pairs_that_training_pairs_imply(plait, trained, tiny_recipe):

@@ -194,7 +194,7 @@ def test_abstaining(plait, trained, table, tmp_path):
     done = plait(*wish, "0.2", stdin=b"the film\n")
     assert json.loads(done.out)["mood"]["review"] in (True, False)
     assert "of 18 dev rows answered, accuracy " in done.err
-    assert "0.99 certain on 18 rows" in plait(*wish, "0.99", "a").complaint()
+    assert "accuracy of 0.99 on 18 rows" in plait(*wish, "0.99", "a").complaint()
 
 
 # --- several files -----------------------------------------------------------------------

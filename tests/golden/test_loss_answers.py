@@ -147,7 +147,7 @@ def test_weights_of_labels():
     ("weights", "message"),
     [
         ([1, 2], "weights has 2 numbers for 3 labels"),
-        ([1, 2, -1], "weights are 0 or more"),
+        ([1, 2, -1], "weights must be 0 or more"),
         ([0, 0, 0], "not all 0"),
         ({"d": 2.0}, "weights names 'd'"),
         ("heavy", "'balanced' or 'sqrt'"),

@@ -88,7 +88,7 @@ LISTS = "['joy','fear'] ['joy'] ['fear'] []"
         ("a b", "score", "holds words, such as 'a', not scores"),
         ("a b", "labels", "has one label a row"),
         (f"joy{LIST_MARK}fear {LIST_MARK}joy", "score", "lists of labels; that is --kind labels"),
-        ({f"text {i}": 1 for i in range(20)}, None, "20 different values in 20 rows, which are no"),
+        ({f"text {i}": 1 for i in range(20)}, None, "20 different values in 20 rows, too many"),
         (LISTS, None, "has lists written as text, such as \"['joy','fear']\"; write their labels"),
         (LISTS, "labels", "has lists written as text"),
         ("3,7 4 0,5 2,9", None, "such as '3,7'; write '3.7', or say --kind labels"),

@@ -321,7 +321,7 @@ def test_a_damaged_model_is_no_start(add, tiny_run, tmp_path):
 def test_a_run_without_a_model(add, tiny_run, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     (run / "model.safetensors").unlink()
-    with pytest.raises(RunError, match=r"its model\.safetensors is gone"):
+    with pytest.raises(RunError, match=r"its model\.safetensors is missing"):
         add("out", run=run)
     (run / "run.json").unlink()
     with pytest.raises(RunError, match="has a recipe but no model; train it with"):

@@ -58,7 +58,7 @@ def answers_of(student):
 
 
 def test_its_answers_are_those_that_it_gives_everywhere(teacher, student, recipe):
-    with pytest.raises(RecipeError, match=r"since it is not; `plait calibrate"):
+    with pytest.raises(RecipeError, match=r"but it is not: run `plait calibrate"):
         student(teacher)
     before = answers_of(student(teacher, out="before", calibrated="false"))
     calibrate(teacher, offsets=True)
@@ -82,7 +82,7 @@ def test_members_are_scaled_each_by_its_own(recipe, folds, student, tmp_path):
     told = json.loads((tmp_path / "student" / "run.json").read_text())["teachers"]["distill"]
     assert len({member["calibration"] for member in told}) == len(model.members)
     undo(folds / "members" / "tiny-fold-1")
-    with pytest.raises(RecipeError, match="since not all members of it are"):
+    with pytest.raises(RecipeError, match="but not all of its members are"):
         student(folds, out="other")
 
 
@@ -104,7 +104,7 @@ def test_a_teacher_calibrated_anew_is_another(teacher, student):
 def test_a_calibration_that_does_not_fit_is_refused_before_training(folds, student):
     """Fitted for all together, then the members were."""
     calibrate(folds)
-    with pytest.raises(RecipeError, match=r"since it is not; `plait calibrate .* --left-out`"):
+    with pytest.raises(RecipeError, match=r"but it is not: run `plait calibrate .* --left-out`"):
         student(folds, unseen="true")
     calibrate(folds, left_out=True)
     with pytest.raises(RecipeError, match=r"kind\.teacher: .*belongs to another model"):
@@ -126,5 +126,5 @@ def test_a_teacher_calibrated_anew_before_it_is_asked(teacher, student, monkeypa
         return learn(self, *args)
 
     monkeypatch.setattr(TeacherAnswers, "load_or_ask", later)
-    with pytest.raises(RunError, match="was calibrated anew while its student was trained"):
+    with pytest.raises(RunError, match="was calibrated again while its student was trained"):
         student(teacher)

@@ -160,8 +160,11 @@ def test_masks_follow_from_the_place(recipe):
             "stages: 'after' pre-trains after the last fine-tuning",
         ),
         ([*BEFORE["simcse"], "encoder.dropout=0.0"], "stage.before.kind: it needs dropout"),
-        ([*BEFORE["mlm"], "stage.before.mode='last-layer'"], "the encoder is frozen"),
-        ([*BEFORE["mlm"], "stage.before.kind={name='mlm', rate=1.5}"], "rate is a share"),
+        ([*BEFORE["mlm"], "stage.before.mode='last-layer'"], "needs a trainable encoder"),
+        (
+            [*BEFORE["mlm"], "stage.before.kind={name='mlm', rate=1.5}"],
+            "rate must be between 0 and 1",
+        ),
         ([*BEFORE["pairs"], "stage.before.tasks=['mood']"], "there are no pairs"),
         (
             [*BEFORE["simcse"], "stage.before.kind={name='simcse', from_tasks=false}"],
