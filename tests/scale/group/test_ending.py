@@ -47,7 +47,7 @@ def test_a_killed_worker_leaves_a_checkpoint_that_others_go_on_from(
     assert done.returncode == 1
     (said,) = sentences(done)
     assert said.startswith("plait: a worker process ended, so all stopped; ")
-    assert "the checkpoint of update 15 stands" in said
+    assert "the last checkpoint is update 15" in said
     assert "torchrun --nproc-per-node 2 -m plait train" in said
     assert said.endswith("--resume")
     assert load_state(out / "checkpoint.safetensors").total_steps == 15
