@@ -5,7 +5,6 @@ Progress and notes go to standard error; standard output has only results.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from plait.errors import counted, show_controls
 from plait.training.listeners import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from plait.inference.scoring import Scores
@@ -226,15 +225,6 @@ class Display(Listener):
         full, empty = ("#", "-") if self.console.options.ascii_only else ("━", "─")
         filled = min(width, width * work.done // work.total)
         return Text.assemble((full * filled, "green"), (empty * (width - filled), "dim"))
-
-
-def read_scores(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the dev scores in a run's log, in order."""
-    path = folder / "metrics.jsonl"
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        event = json.loads(line)
-        if event["event"] == "scores" and event["split"] == "dev":
-            yield event
 
 
 # --- writing figures and tables ----------------------------------------------------------

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from plait.cli.display import Display
-    from plait.config import TaskConfig
     from plait.data import Dataset, Records
     from plait.inference.answers.formats import Format
     from plait.inference.predictor import Answerer
@@ -229,19 +228,8 @@ def _write_answers(path: Path, predictor: Answerer, task: str, dataset: Dataset)
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["id", settings.submit_column or f"Predicted_{task}"])
         for row_id, answer in zip(dataset.ids, answers, strict=True):
-            value = predictor.describe(task, answer).value
-            writer.writerow([row_id, spell_answer(value, settings)])
-
-
-def spell_answer(value: int | float | tuple[int, ...], task: TaskConfig) -> str:
-    """Return a prediction as the task's files have labels: a class number, labels, a score."""
-    from plait.tasks.metrics import has_numbers
-
-    if isinstance(value, tuple):
-        return task.label_separator.join(task.labels[i] for i in value)
-    if has_numbers(task.labels):  # a priority from 1 to 5 is not a class number from 0 to 4
-        return task.labels[int(value)]
-    return str(value) if task.labels else f"{value:.4f}"
+            prediction = predictor.describe(task, answer)
+            writer.writerow([row_id, settings.kind.spell(prediction, settings.label_separator)])
 
 
 # --- several files, or a Ray cluster -----------------------------------------------------
